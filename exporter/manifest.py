@@ -58,6 +58,7 @@ class CaseReport(Frozen):
     scale: float | None = None  # largest magnitude of the eager output, here or in the largest batch
     output: str | None = None  # the output with the largest difference
     detail: str = ""
+    seconds: float | None = None  # that its checks took
 
 
 class Latency(Frozen):
@@ -124,6 +125,7 @@ class VerificationReport(Frozen):
         default=None,
         description="None: the artifact was published by a version that did not read files back.",
     )
+    seconds: dict[str, float] = {}  # of the gate: programs, eager ahead of the cases, loading, cases
 
 
 class SourceRef(Frozen):

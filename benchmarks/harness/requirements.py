@@ -22,5 +22,6 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "shards": Requirements(minutes=15, disk_gb=20),
     "warm": Requirements(minutes=20, disk_gb=1),
     "towers": Requirements(minutes=10, disk_gb=1),
+    "gate": Requirements(minutes=45, disk_gb=2),
     "items": Requirements(minutes=30, disk_gb=7),
 }

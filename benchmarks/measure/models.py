@@ -3,7 +3,8 @@
 Weights are random: a second model that differs only in its weights is a new export.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -67,6 +68,40 @@ def ranking_model() -> Model:
         config=(_RECORDED / "dlrm_hstu" / "pipeline.config").read_text(),
         rows=_RECORDED / "data" / "train.parquet",
     )
+
+
+def retrieval_model() -> Model:
+    """Return the recorded hstu_match with its rows and items."""
+    return Model(
+        name="hstu_match",
+        config=(_RECORDED / "hstu_match" / "pipeline.config").read_text(),
+        rows=_RECORDED / "data" / "train.parquet",
+        items=_RECORDED / "data" / "items.parquet",
+    )
+
+
+def widen(model: Model, width: int) -> Model:
+    """Return an HSTU model whose layers are `width` wide, in heads of 32 or, from 128 on, 64 each."""
+    heads = width // (32 if width < 128 else 64)
+    sizes = {
+        "embedding_dim": width,
+        "num_heads": heads,
+        "hidden_dim": width // heads,
+        "attention_dim": width // heads,
+    }
+    (layer,) = re.findall(r"\n +stu \{.*?\}", model.config, re.DOTALL)
+    wide = layer
+    for name, size in sizes.items():
+        wide = re.sub(rf"\b{name}: \d+", f"{name}: {size}", wide)
+    # The item tower's last layer is as wide as the user tower's output, where there is such a tower.
+    config = re.sub(
+        r"(item_tower \{.*?mlp \{.*?hidden_units: )\d+",
+        rf"\g<1>{width}",
+        model.config,
+        count=1,
+        flags=re.DOTALL,
+    )
+    return replace(model, name=f"{model.name}-{width}", config=config.replace(layer, wide))
 
 
 def write_weights(config: str, path: Path, *, seed: int) -> None:

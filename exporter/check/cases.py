@@ -16,6 +16,7 @@ from exporter.verify.check_list import CHECKS
 from exporter.verify.checks.check import Check, Trial
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import PackageRunner
+from exporter.verify.trials import Trials
 
 PLAN = "plan"  # the program's sizes are exactly the planned dims; tracing holds an export to that
 SHOWN = tuple(check for check in CHECKS if not check.gate_only)
@@ -37,12 +38,17 @@ def find_everything(runnable: RunnableTower, plans: Sequence[DimPlan], cases: Ca
         if not check.needs_packages:
             for batch in check.select(cases):
                 yield _run(check, Trial(runnable=runnable, batch=batch))
-    for check in checks:
-        try:
-            check.prepare(cases)
-        except Exception:  # each case is then compared at its own scale, and reports what eager raises
-            log.exception("scales_unknown")
-    yield from _check_packages([each for each in checks if each.needs_packages], runnable, cases)
+    trials = Trials(
+        runnable,
+        cases,
+        [each for each in checks if each.needs_packages],
+        lambda check, cases: check.select(cases),
+    )
+    try:
+        trials.prepare()
+    except Exception:  # each case is then compared at its own scale, and reports what eager raises
+        log.exception("scales_unknown")
+    yield from _check_packages(trials)
 
 
 def check_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
@@ -58,21 +64,19 @@ def check_plan(program: ExportedProgram, plan: DimPlan) -> Iterator[Finding]:
         yield Finding(subject=PLAN, case=name, passed=True, detail=f"{bounds}, as planned")
 
 
-def _check_packages(checks: Sequence[Check], runnable: RunnableTower, cases: Cases) -> Iterator[Finding]:
+def _check_packages(trials: Trials) -> Iterator[Finding]:
     """Run the packages in a process of their own, which is started again should a case crash it."""
-    selected = [(check, check.select(cases)) for check in checks]
     with ExitStack() as running:
         runner: PackageRunner | None = None
-        for batch in (*cases.must_agree, *cases.must_be_refused):
-            trial = Trial(runnable=runnable, batch=batch, runner=runner)
-            for check in (check for check, selection in selected if batch in selection):
+        for trial, checks in trials:
+            for check in checks:
                 if runner is None or runner.has_crashed:
                     try:
-                        runner = running.enter_context(runnable.make_runner())
+                        runner = running.enter_context(trial.runnable.make_runner())
                     except Exception as error:  # noqa: BLE001  packages that do not load fail in all cases
-                        yield _report_error(check, batch, error)
+                        yield _report_error(check, trial.batch, error)
                         return
-                    trial = Trial(runnable=runnable, batch=batch, runner=runner)
+                trial.runner = runner
                 yield _run(check, trial)
 
 

@@ -14,7 +14,7 @@ from exporter.comparison.pair_process import CallRequest, PairReply, PairSetup, 
 from exporter.errors import InvalidArtifact, OutOfMemory
 from exporter.reports.comparison import LatencyRatio
 from exporter.serving.downloaded_tower import DownloadedTower
-from exporter.verify.runner import CALL_LIMIT_S, RunnerProcess
+from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
 
 _CHILD = "exporter.comparison.pair_process"
 _WARM_UP = 3  # rounds

@@ -46,7 +46,7 @@ class Rows:
         return to_tensors(self.columns, self.features, plan)
 
     def select(self, rows: Sequence[int] | Counts) -> "Rows":
-        return self._with({name: column.select(rows) for name, column in self.columns.items()})
+        return self.with_columns({name: column.select(rows) for name, column in self.columns.items()})
 
     def row(self, index: int) -> "Rows":
         return self.select([index])
@@ -68,7 +68,7 @@ class Rows:
         for feature in self.sequences:
             if feature.is_multivalued:
                 columns[feature.name] = columns[feature.name].cut_elements(1)
-        return self._with({name: column.cut(share) for name, column in columns.items()})
+        return self.with_columns({name: column.cut(share) for name, column in columns.items()})
 
     @cached_property
     def longest(self) -> int:
@@ -98,12 +98,12 @@ class Rows:
 
     def resize(self, features: Sequence[Feature], per_row: Counts) -> "Rows":
         """Return the rows with other numbers of elements of these features, repeated from the real ones."""
-        return self._with({f.name: resize(self.columns[f.name], f, per_row) for f in features})
+        return self.with_columns({f.name: resize(self.columns[f.name], f, per_row) for f in features})
 
     def with_other_weights(self) -> "Rows":
         """Return the rows with other weights of ids, each unlike its neighbours': some 0, some negative."""
         columns = {f.name: self.columns[f.name] for f in self.features if f.weighted}
-        return self._with({name: column.with_other_weights() for name, column in columns.items()})
+        return self.with_columns({name: column.with_other_weights() for name, column in columns.items()})
 
     def cut(self) -> "Rows":
         """Return the rows, cut to the numbers of events and values that the config declares."""
@@ -119,7 +119,8 @@ class Rows:
                 columns[feature.name] = columns[feature.name].cut(feature.value_dim)
         return replace(self, columns=columns)
 
-    def _with(self, columns: Mapping[str, Ragged]) -> "Rows":
+    def with_columns(self, columns: Mapping[str, Ragged]) -> "Rows":
+        """Return the rows with other columns in the place of those of the same names."""
         return replace(self, columns={**self.columns, **columns})
 
 

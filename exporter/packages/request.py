@@ -21,7 +21,7 @@ from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import all_graphs, find_known_libraries, find_op_libraries
 from exporter.verify.cases import Cases
-from exporter.verify.runner import CALL_LIMIT_S, RunnerProcess
+from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
 
 _OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
 

@@ -33,7 +33,7 @@ from exporter.stages import OnStage, Stage, StageClock
 from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.trace.outputs import output_entries
 from exporter.verify.cases import make_cases
-from exporter.verify.runner import RunnerProcess
+from exporter.verify.runner_process import RunnerProcess
 
 log = logging.getLogger(__name__)
 

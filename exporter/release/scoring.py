@@ -15,7 +15,8 @@ from exporter.errors import ExportError, InvalidRows
 from exporter.release.labelled_rows import Inputs, LabelledBatch, LabelledRows
 from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.serving.predict import find_unmet_demand
-from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
+from exporter.verify.runner import PackageRunner, Refused
+from exporter.verify.runner_process import RunnerProcess
 
 Answers = dict[str, NDArray[np.float32]]  # output -> values of all rows
 

@@ -21,7 +21,7 @@ from exporter.items.index import require_faiss
 from exporter.items.vector_files import Vectors
 from exporter.manifest import Metric
 from exporter.release.search_process import SearchReply, SearchRequest, SearchSetup
-from exporter.verify.runner import RunnerProcess
+from exporter.verify.runner_process import RunnerProcess
 
 _CHILD = "exporter.release.search_process"
 _LIMIT_S = 900.0

@@ -1,9 +1,11 @@
 """Verification cases: batches on which package and eager must agree, and batches that must be refused."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from exporter.data.batch import contradicting_batches
+from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
 from exporter.data.sweep import agreeing_batches
 from exporter.dims.plan import DimPlan
@@ -17,6 +19,8 @@ class Cases:
 
     must_agree: Sequence[NamedBatch]
     must_be_refused: Sequence[NamedBatch]  # their inputs contradict each other
+    # A share of the largest ordinary batch's work -> batches in its place, each with no more work than that.
+    make_lighter: Callable[[float], Iterable[NamedBatch]] = lambda share: ()
 
     @property
     def ordinary(self) -> list[NamedBatch]:
@@ -30,10 +34,24 @@ class Cases:
         names = {each.name for each in (*ordinary[:1], *ordinary[-1:])} | {_USUAL}
         return [case for case in ordinary if case.name in names]
 
+    @property
+    def usual(self) -> NamedBatch | None:
+        """A batch of rows as they are, large enough to tell how long the largest will take."""
+        return next((case for case in self.ordinary[:-1] if case.name == _USUAL), None)
+
+    def lighten(self, share: float) -> "Cases":
+        """Return the cases with lighter ones in the place of the largest ordinary batch."""
+        lighter, heavy = list(self.make_lighter(share)), self.ordinary[-1]
+        if not lighter:
+            return self
+        at = self.must_agree.index(heavy)
+        return replace(self, must_agree=[*self.must_agree[:at], *lighter, *self.must_agree[at + 1 :]])
+
 
 def make_cases(rows: Rows, plan: DimPlan) -> Cases:
     """Make the cases of the gate from real rows: the same in every export of the same rows."""
     return Cases(
         must_agree=tuple(agreeing_batches(rows, plan)),
         must_be_refused=tuple(contradicting_batches(rows, plan)),
+        make_lighter=partial(lighter_batches, rows, plan),
     )

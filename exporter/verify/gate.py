@@ -1,6 +1,7 @@
 """The gate: a tower's packages pass all checks in all cases, and only then may be published."""
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
@@ -13,6 +14,10 @@ from exporter.verify.check_list import CHECKS
 from exporter.verify.checks.check import Check, CheckResult, Trial, describe_sizes
 from exporter.verify.diagnosis import diagnose
 from exporter.verify.runnable_tower import RunnableTower
+from exporter.verify.runner import PackageRunner
+from exporter.verify.trials import Trials
+
+_LARGEST_S = 2.0  # of eager in the largest batch; where it would take longer, lighter ones take its place
 
 log = logging.getLogger(__name__)
 
@@ -26,17 +31,32 @@ def verify_tower(runnable: RunnableTower, cases: Cases, progress: Progress) -> V
         PrecisionLost: the package does what eager does, too far from the model in fp32.
     """
     checks = [check(runnable) for check in CHECKS]
-    for check in checks:
-        if not check.needs_packages:
-            _check_programs(check, runnable, cases, progress)
-    for check in checks:
-        check.prepare(cases)
-    reports = _check_packages([each for each in checks if each.needs_packages], runnable, cases, progress)
-    _require_passed(reports, runnable, cases)
+    trials = Trials(
+        runnable,
+        cases,
+        [check for check in checks if check.needs_packages],
+        lambda check, cases: check.select_for_gate(cases),
+    )
+    seconds: dict[str, float] = {}
+    with ExitStack() as running:
+        runner = running.enter_context(runnable.make_runner().starting())
+        with _measure(seconds, "programs"):
+            for check in checks:
+                if not check.needs_packages:
+                    _check_programs(check, runnable, cases, progress)
+        with _measure(seconds, "eager"):
+            trials.bound_largest(_LARGEST_S)
+            trials.prepare()
+        with _measure(seconds, "loading"):
+            runner.await_loaded()
+        with _measure(seconds, "cases"):
+            reports = _check_packages(trials, runner, running, progress)
+    _require_passed(reports, runnable, trials.cases)
     report = VerificationReport(
         tolerance=runnable.tolerance,
         largest_difference=max(report.largest_difference or 0.0 for report in reports),
         cases=tuple(reports),
+        seconds=seconds,
     )
     for check in checks:
         report = check.conclude(report)
@@ -50,23 +70,27 @@ def _check_programs(check: Check, runnable: RunnableTower, cases: Cases, progres
 
 
 def _check_packages(
-    checks: Sequence[Check], runnable: RunnableTower, cases: Cases, progress: Progress
+    trials: Trials, runner: PackageRunner, running: ExitStack, progress: Progress
 ) -> list[CaseReport]:
     """Run the packages in a fresh process, which is replaced if a check lets it crash."""
-    batches = [*cases.must_agree, *cases.must_be_refused]
-    selected = [(check, check.select_for_gate(cases)) for check in checks]
     reports: list[CaseReport] = []
-    with ExitStack() as running:
-        runner = running.enter_context(runnable.make_runner())
-        for done, batch in enumerate(batches):
-            if runner.has_crashed:
-                runner = running.enter_context(runnable.make_runner())
-            trial = Trial(runnable=runnable, batch=batch, runner=runner)
-            chosen = [check for check, selection in selected if batch in selection]
-            progress(done / len(batches), f"{batch.name}: {chosen[0].activity or chosen[0].title}")
-            results = [_run(check, trial) for check in chosen]
-            reports += [result.report for result in results if result.report is not None]
+    for done, (trial, checks) in enumerate(trials):
+        if runner.has_crashed:
+            runner = running.enter_context(trial.runnable.make_runner())
+        trial.runner = runner
+        progress(done / len(trials), f"{trial.batch.name}: {checks[0].activity or checks[0].title}")
+        begun = time.perf_counter()
+        found = [result.report for result in [_run(check, trial) for check in checks]]
+        seconds = round(time.perf_counter() - begun, 4)
+        reports += [each.model_copy(update={"seconds": seconds}) for each in found if each is not None]
     return reports
+
+
+@contextmanager
+def _measure(seconds: dict[str, float], name: str) -> Iterator[None]:
+    begun = time.perf_counter()
+    yield
+    seconds[name] = round(time.perf_counter() - begun, 4)
 
 
 def _run(check: Check, trial: Trial) -> CheckResult:

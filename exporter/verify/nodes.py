@@ -6,12 +6,13 @@ Compiled code trusts these promises: with a wrong stride it silently reads memor
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.fx import Interpreter, Node
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx.node import Argument, Target
 from torch.utils._pytree import tree_leaves
 
@@ -36,34 +37,54 @@ class BrokenPromise:
         return f"node {self.node} = {self.operator}{at}: {self.differs}"
 
 
-def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> BrokenPromise | None:
-    """Run `program` on real tensors; return the first node that raises or breaks a promise, None if all hold.
+class CheckedProgram:
+    """A program that is run node by node, and can be run again without being prepared again.
 
     The promises are sizes, strides, dtypes and devices in terms of the input sizes, and so evaluated at
-    the sizes of `inputs`, which need not be those that the program was traced with.
+    the sizes of the inputs, which need not be those that the program was traced with.
     """
-    run = _CheckedRun(program.module(check_guards=False), {})
-    flat = tree_leaves(((dict(inputs),), {}))
-    with torch.no_grad():
-        try:
-            run.run(*flat, enable_io_processing=False)
-        except _Stop as stop:
-            return stop.broken
-    return None
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._inputs = list(program.call_spec.in_spec.child(0).child(0).context)
+        self._program = program
+
+    @cached_property
+    def _module(self) -> GraphModule:
+        module = self._program.module(check_guards=False)
+        assert isinstance(module, GraphModule)
+        return module
+
+    def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor] | BrokenPromise:
+        """Run on real tensors; return the outputs, or the first node that raises or breaks a promise."""
+        flat = tree_leaves(((dict(inputs),), {}))
+        with torch.no_grad():
+            try:
+                outputs = _CheckedRun(self._module, {}).run(*flat, enable_io_processing=False)
+            except _Stop as stop:
+                return stop.broken
+        return cast(dict[str, Tensor], self._module.graph.process_outputs(outputs))
+
+    def run_on(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | BrokenPromise:
+        """Run on those of the tensors that the program takes."""
+        return self.run({name: tensors[name] for name in self._inputs})
+
+
+def check_nodes(program: ExportedProgram, inputs: Mapping[str, Tensor]) -> BrokenPromise | None:
+    """Run `program` on real tensors; return the first node that raises or breaks a promise, if one does."""
+    result = CheckedProgram(program).run(inputs)
+    return result if isinstance(result, BrokenPromise) else None
 
 
 def find_broken_promise(
-    programs: Sequence[ExportedProgram], inputs: Mapping[str, Tensor]
+    programs: Sequence[CheckedProgram], inputs: Mapping[str, Tensor]
 ) -> BrokenPromise | None:
     """Check programs, each on the outputs of the one before it, up to the first broken promise."""
-    tensors = dict(inputs)
+    tensors: Mapping[str, Tensor] = inputs
     for program in programs:
-        names = list(program.call_spec.in_spec.child(0).child(0).context)
-        taken = {name: tensors[name] for name in names}
-        if broken := check_nodes(program, taken):
-            return broken
-        with torch.no_grad():
-            tensors = cast(dict[str, Tensor], program.module(check_guards=False)(taken))
+        result = program.run_on(tensors)
+        if isinstance(result, BrokenPromise):
+            return result
+        tensors = result
     return None
 
 

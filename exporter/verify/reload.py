@@ -6,10 +6,10 @@ JSON line on stdout. Native code that crashes takes only this process with it.
 
 import importlib
 import json
-import statistics
+import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -49,11 +49,16 @@ class Setup(BaseModel):
 
 
 class RunRequest(BaseModel):
-    """Run the chain once on a file of inputs; `repeats` more times to time it."""
+    """Run the chain on a file of inputs: once for its outputs, and again for times and to compare.
+
+    After `limit_s` seconds of repeats no other begins; one is made in any case, if any is asked for.
+    """
 
     inputs: Path
     outputs: Path
-    repeats: int = 0
+    moved: Path  # written where outputs of repeats are not those of the first run
+    repeats: int = 0  # at most
+    limit_s: float = math.inf
 
 
 class ObserveRequest(BaseModel):
@@ -88,7 +93,8 @@ class RunReply(BaseModel):
 
     refused: str | None = None
     out_of_memory: str | None = None
-    median_ms: float | None = None
+    times_ms: tuple[float, ...] = ()  # of the repeats
+    has_moved: bool = False  # outputs that a repeat changed were written, each at its furthest from the first
     taken: tuple[tuple[str, ...], ...] = ()  # names of the inputs of each package, once they are loaded
     steps: int = 0  # packages whose outputs were written
     call: Behaviour | None = None
@@ -182,13 +188,44 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
         _finish(device)  # raises if the GPU's context is broken, after which this process is of no use
         return RunReply(refused=_first_line(str(error)))
     save_file(outputs, request.outputs)
-    times_ms = []
-    for _ in range(request.repeats):
+    times_ms: list[float] = []
+    moved = _Moved(outputs)
+    while len(times_ms) < request.repeats and sum(times_ms) < request.limit_s * 1e3:
         begun = time.perf_counter()
-        chain(inputs)
+        again = chain(inputs)
         _finish(device)
         times_ms.append((time.perf_counter() - begun) * 1e3)
-    return RunReply(median_ms=statistics.median(times_ms) if times_ms else None)
+        moved.add(again)
+    if moved.outputs:
+        save_file(moved.outputs, request.moved)
+    return RunReply(times_ms=tuple(times_ms), has_moved=bool(moved.outputs))
+
+
+class _Moved:
+    """The outputs that a repeat changed, each from the repeat that changed it most."""
+
+    def __init__(self, first: Mapping[str, torch.Tensor]) -> None:
+        self._first = first
+        self._furthest: dict[str, float] = {}
+        self.outputs: dict[str, torch.Tensor] = {}
+
+    def add(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        for name, value in outputs.items():
+            again = value.cpu().contiguous()
+            distance = _distance(self._first[name], again)
+            if distance > self._furthest.get(name, 0.0):
+                self._furthest[name], self.outputs[name] = distance, again
+
+
+def _distance(first: torch.Tensor, again: torch.Tensor) -> float:
+    """Return the largest difference between two runs; the same NaN or infinity in both is none."""
+    if torch.equal(first, again):
+        return 0.0
+    if first.shape != again.shape or first.dtype != again.dtype:
+        return math.inf
+    one, other = first.double(), again.double()
+    same = (one == other) | (one.isnan() & other.isnan())
+    return float((one - other).abs().masked_fill(same, 0.0).nan_to_num(nan=math.inf).max())
 
 
 def _observe(chain: Chain, request: ObserveRequest, device: torch.device) -> RunReply:

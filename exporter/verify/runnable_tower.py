@@ -16,7 +16,8 @@ from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower, settle_ties
 from exporter.verify.numerics import choose_tolerance
 from exporter.verify.reload import Link
-from exporter.verify.runner import CALL_LIMIT_S, PackageRunner, RunnerProcess
+from exporter.verify.runner import PackageRunner
+from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,22 +1,14 @@
 """Running packages in a fresh process with input checks on, as a server would: a crash does no harm here."""
 
-import os
-import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event, Thread, Timer
 from types import TracebackType
-from typing import IO, Literal, Self, TypeVar
+from typing import Literal, Self
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -25,162 +17,21 @@ from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
 from exporter.verify.observe import THREADS, Behaviour, CallsAtOnce, Growth
 from exporter.verify.reload import Link, ObserveRequest, RunReply, RunRequest, Setup
-
-_CHILD = "exporter.verify.reload"
-# AOTInductor reads past the end of short inputs unless it is set; servers should set it (docs/serving.md).
-_INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
-_WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
-# A package is native code, of an attempt or of whoever published it: it has no business with the store.
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-    *("OSS_ACCESS_KEY_ID", "OSS_ACCESS_KEY_SECRET", "OSS_SESSION_TOKEN"),
-    *("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET", "ALIBABA_CLOUD_SECURITY_TOKEN"),
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    *("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"),
-    *("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_CLIENT_CERTIFICATE_PASSWORD"),
-    *("AZURE_FEDERATED_TOKEN_FILE", "AZURE_PASSWORD", "IDENTITY_HEADER", "MSI_SECRET"),
-)
-# Unset, they would be those of the home.
-_EMPTY_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR")
-_WITHOUT_CREDENTIALS = (
-    *(f"--unset={name}" for name in _CREDENTIALS),
-    *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
-)
-_NEARLY_FULL = 16 << 20  # bytes that are free where a disk is as good as full
-CALL_LIMIT_S = 900.0  # default limit of one call, and of loading
-Reply = TypeVar("Reply", bound=BaseModel)
+from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
 
 
 class Refused(Exception):
     """The package rejected the inputs, which is the right answer to inputs that contradict each other."""
 
 
-class RunnerProcess:
-    """A process that will run a package, as a context manager: it imports torch while the package is built.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Answer:
+    """The outputs of a first run, with what its repeats tell."""
 
-    The first `PackageRunner` that receives it uses it alone, and ends it.
-    """
-
-    def __init__(self, scratch: Path, *, program: str = _CHILD) -> None:
-        """Prepare a process whose files go into a temporary folder below `scratch`, removed when it ends.
-
-        `program` is the module that it runs; each line on its stdin is a request, each on its stdout a reply.
-        """
-        self._scratch = scratch
-        self._program = program
-        self._free = True
-        self.last_words: deque[str] = deque(maxlen=20)
-
-    def __enter__(self) -> Self:
-        with ExitStack() as starting:
-            folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
-            self.folder = Path(starting.enter_context(folder))
-            self.process = starting.enter_context(
-                subprocess.Popen(
-                    # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-                    [
-                        "env",
-                        *_WITHOUT_CREDENTIALS,
-                        _INPUT_CHECKS,
-                        _WAITING,
-                        f"TMPDIR={self.folder}",
-                        *(sys.executable, "-m", self._program),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
-            starting.callback(self._hang_up)
-            assert self.process.stderr is not None
-            self.listener = Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
-            self.listener.start()
-            starting.callback(self.listener.join)
-            starting.callback(self.process.kill)  # it holds nothing that would need a gentler end
-            self._running = starting.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._running.close()
-
-    def take(self) -> bool:
-        """Claim the process; return whether it was free and is alive."""
-        free, self._free = self._free and self.process.poll() is None, False
-        return free
-
-    def exchange(self, request: BaseModel, reply_type: type[Reply], *, limit_s: float) -> Reply:
-        """Send a request and return the answer to it.
-
-        Raises:
-            PackageCrashed: the process died, gave no such answer, or took more than `limit_s` and was ended.
-        """
-        assert self.process.stdin is not None and self.process.stdout is not None
-        overrun = Event()
-        limit = Timer(limit_s, self._end, (overrun,))
-        limit.start()
-        try:
-            self.process.stdin.write(request.model_dump_json() + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        finally:
-            limit.cancel()
-        if overrun.is_set():
-            raise PackageCrashed(
-                f"the process running the package took more than {limit_s:g} s and was ended"
-            )
-        if not line:
-            status = self.process.wait()
-            self.listener.join(timeout=5)
-            raise PackageCrashed(
-                f"the process running the package ended with status {status}: "
-                + " | ".join(self.last_words)[-1000:],
-                hint=_disk_full_hint(self.folder),
-            )
-        return self._parse(line, reply_type)
-
-    def _end(self, overrun: Event) -> None:
-        overrun.set()
-        self.process.kill()
-
-    def _parse(self, line: str, reply_type: type[Reply]) -> Reply:
-        try:
-            return reply_type.model_validate_json(line)
-        except ValidationError as error:
-            self.process.kill()  # what it says next may be the answer to this call
-            raise PackageCrashed(
-                f"the process running the package gave no answer but {line.strip()[:200]!r}"
-            ) from error
-
-    def _hang_up(self) -> None:
-        """Close the process's input before waiting for its end.
-
-        Otherwise the wait would flush what a dead process did not read, and its error would hide the crash.
-        """
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-
-    def _listen(self, stderr: IO[str]) -> None:
-        with stderr:
-            for line in stderr:
-                self.last_words.append(line.rstrip())
-
-
-def _disk_full_hint(folder: Path) -> str:
-    """Return the hint that the disk is full, where packages are unpacked; empty if it is not."""
-    free = shutil.disk_usage(folder).free
-    return f"only {free:,} bytes are free at {folder}: make room there" if free < _NEARLY_FULL else ""
+    outputs: dict[str, Tensor]
+    times_ms: tuple[float, ...] = ()  # of each repeat
+    # Outputs that a repeat changed, each at its furthest from the first.
+    moved: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,19 +86,8 @@ class PackageRunner:
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
-            if self._ahead is not None and self._ahead.take():
-                self._runner = self._ahead
-                starting.push(self._ahead)
-            else:
-                self._runner = starting.enter_context(RunnerProcess(self._scratch))
-            self._process = self._runner.process
-            try:
-                self.taken = self._ask(self._setup).taken
-            except PackageCrashed as crash:
-                # That memory ran out while the package was loaded may be said on stderr and nowhere else.
-                if memory := as_out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
-                    raise memory from crash
-                raise
+            starting.enter_context(self.starting())
+            self.await_loaded()
             self._running = starting.pop_all()
         return self
 
@@ -256,10 +96,37 @@ class PackageRunner:
     ) -> None:
         self._running.close()
 
+    @contextmanager
+    def starting(self) -> Iterator[Self]:
+        """Enter this runner while its chain is still being loaded; before the first call, await that."""
+        with ExitStack() as running:
+            if self._ahead is not None and self._ahead.take():
+                self._runner = self._ahead
+                running.push(self._ahead)
+            else:
+                self._runner = running.enter_context(RunnerProcess(self._scratch))
+            self._send(self._setup)
+            yield self
+
+    def await_loaded(self) -> None:
+        """Wait until the chain is loaded.
+
+        Raises:
+            OutOfMemory: it took more memory than there was.
+            PackageCrashed: the process died, or took too long and was ended.
+        """
+        try:
+            self.taken = self._receive().taken
+        except PackageCrashed as crash:
+            # That memory ran out while the package was loaded may be said on stderr and nowhere else.
+            if memory := as_out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
+                raise memory from crash
+            raise
+
     @property
     def pid(self) -> int:
         """Process id of the process that holds the package."""
-        return self._process.pid
+        return self._runner.process.pid
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run once.
@@ -269,22 +136,35 @@ class PackageRunner:
             OutOfMemory: it took more memory than there was.
             PackageCrashed: its process died, or took too long and was ended.
         """
-        return self.time(inputs, repeats=0)[0]
+        return self.ask(inputs).outputs
 
-    def time(self, inputs: Mapping[str, Tensor], *, repeats: int) -> tuple[dict[str, Tensor], float | None]:
-        """Run once for the outputs, then `repeats` times for the median milliseconds of a call."""
+    def ask(self, inputs: Mapping[str, Tensor], *, repeats: int = 0, limit_s: float = CALL_LIMIT_S) -> Answer:
+        """Run once for the outputs, then `repeats` times at most; none begins after `limit_s` seconds.
+
+        Raises as `run` does.
+        """
+        return self.begin(inputs, repeats=repeats, limit_s=limit_s).answer()
+
+    def begin(
+        self, inputs: Mapping[str, Tensor], *, repeats: int = 0, limit_s: float = CALL_LIMIT_S
+    ) -> "Call":
+        """Begin what `ask` does; the answer must be taken before another call begins.
+
+        Raises:
+            Refused: the lookup in front of the packages rejected the inputs.
+        """
         entering, lookup_ms = self._look_up(inputs, repeats)
+        folder = self._runner.folder
         request = RunRequest(
-            inputs=self._runner.folder / "inputs.safetensors",
-            outputs=self._runner.folder / "outputs.safetensors",
+            inputs=folder / "inputs.safetensors",
+            outputs=folder / "outputs.safetensors",
+            moved=folder / "moved.safetensors",
             repeats=repeats,
+            limit_s=limit_s,
         )
         _save_inputs(entering, request.inputs)
-        reply = self._ask(request)
-        if reply.refused is not None:
-            raise Refused(reply.refused)
-        median_ms = None if reply.median_ms is None else reply.median_ms + lookup_ms
-        return load_file(request.outputs), median_ms
+        self._send(request)
+        return Call(self._receive, request, lookup_ms)
 
     def observe(
         self,
@@ -302,7 +182,8 @@ class PackageRunner:
         )
         for path, given in ((request.inputs, inputs), (request.others, others)):
             _save_inputs(self._look_up(given, repeats=0)[0], path)
-        reply = self._ask(request)
+        self._send(request)
+        reply = self._receive()
         if reply.refused is not None:
             raise Refused(reply.refused)
         differing = tuple(
@@ -319,7 +200,7 @@ class PackageRunner:
         )
 
     def _look_up(self, inputs: Mapping[str, Tensor], repeats: int) -> tuple[Mapping[str, Tensor], float]:
-        """Return the inputs of the chain, and the median milliseconds of the lookup in front of it."""
+        """Return the inputs of the chain, and the milliseconds of the lookup in front of it for repeats."""
         if self._lookup is None:
             return inputs, 0.0
         try:
@@ -328,19 +209,41 @@ class PackageRunner:
             if memory := as_out_of_memory(error, "lookups"):
                 raise memory from error
             raise Refused(str(error).strip().partition("\n")[0]) from error
-        times_ms = []
-        for _ in range(repeats):
-            begun = time.perf_counter()
-            self._lookup(inputs)
-            times_ms.append((time.perf_counter() - begun) * 1e3)
-        return entering, statistics.median(times_ms) if times_ms else 0.0
+        if not repeats:
+            return entering, 0.0
+        begun = time.perf_counter()
+        self._lookup(inputs)
+        return entering, (time.perf_counter() - begun) * 1e3
 
-    def _ask(self, request: BaseModel) -> RunReply:
+    def _send(self, request: BaseModel) -> None:
+        self._runner.send(request, limit_s=self._limit_s)
+
+    def _receive(self) -> RunReply:
         try:
-            reply = self._runner.exchange(request, RunReply, limit_s=self._limit_s)
+            reply = self._runner.receive(RunReply)
         except PackageCrashed:
             self.has_crashed = True
             raise
         if reply.out_of_memory is not None:
             raise OutOfMemory(f"the process running the package: {reply.out_of_memory}")
         return reply
+
+
+class Call:
+    """A call that runs in the process of the package, while this process may do something else."""
+
+    def __init__(self, receive: Callable[[], RunReply], request: RunRequest, lookup_ms: float) -> None:
+        self._receive = receive
+        self._request = request
+        self._lookup_ms = lookup_ms
+
+    def answer(self) -> Answer:
+        """Wait for the end of the call; raises as `PackageRunner.run` does."""
+        reply = self._receive()
+        if reply.refused is not None:
+            raise Refused(reply.refused)
+        return Answer(
+            outputs=load_file(self._request.outputs),
+            times_ms=tuple(each + self._lookup_ms for each in reply.times_ms),
+            moved=load_file(self._request.moved) if reply.has_moved else {},
+        )

@@ -31,10 +31,10 @@ class Agreement(Check):
     def select(self, cases: Cases) -> Sequence[NamedBatch]:
         return cases.must_agree
 
-    def prepare(self, cases: Cases) -> None:
+    def prepare(self, cases: Cases, largest: Trial | None) -> None:
         """Measure each output's scale in the largest ordinary batch, as a reference for small batches."""
-        if cases.ordinary:
-            self._usual_scales = measure_scales(self.runnable.run_eager(cases.ordinary[-1].inputs))
+        if largest is not None:
+            self._usual_scales = measure_scales(largest.expected)
 
     def run(self, trial: Trial) -> CheckResult:
         """Compare all outputs in one case; inputs that are refused fail."""

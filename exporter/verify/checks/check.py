@@ -4,12 +4,15 @@ A new check is a file beside this one and an entry in `exporter.verify.check_lis
 `slipway check` run it, and the board knows its error.
 """
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 
 from exporter.data.rows import NamedBatch
@@ -18,16 +21,27 @@ from exporter.errors import ExportError, VerificationFailed
 from exporter.manifest import CaseReport, VerificationReport
 from exporter.verify.cases import Cases
 from exporter.verify.runnable_tower import RunnableTower
-from exporter.verify.runner import PackageRunner, Refused
+from exporter.verify.runner import Answer, PackageRunner, Refused
+
+REPEATS_LIMIT_S = 0.1  # no repeat of a call begins later
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+class TimedOutputs(NamedTuple):
+    """Outputs, and how long they took."""
+
+    outputs: dict[str, Tensor]
+    milliseconds: float
+
+
+@dataclass(kw_only=True, eq=False)
 class Trial:
     """One case of one tower, as its checks see it: eager and the packages run on it once for all of them."""
 
     runnable: RunnableTower
     batch: NamedBatch
     runner: PackageRunner | None = None  # None for checks of programs, which need no package
+    repeats: int = 0  # of the packages' run, at most
+    eager_meanwhile: bool = False  # eager's outputs are wanted, and its time is not
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -35,21 +49,55 @@ class Trial:
         return input_sizes(self.runnable.tower.plan, self.batch.inputs)
 
     @cached_property
+    def eager(self) -> TimedOutputs:
+        """Outputs of eager, and how long they took."""
+        begun = time.perf_counter()
+        outputs = self.runnable.run_eager(self.batch.inputs)
+        return TimedOutputs(outputs, (time.perf_counter() - begun) * 1e3)
+
+    @property
     def expected(self) -> dict[str, Tensor]:
         """The outputs of eager."""
-        return self.runnable.run_eager(self.batch.inputs)
+        return self.eager.outputs
 
     @cached_property
-    def outputs(self) -> dict[str, Tensor] | Refused:
-        """The outputs of the packages, or their refusal of the inputs."""
+    def expected_in_fp32(self) -> dict[str, Tensor]:
+        """The outputs of the model in fp32, where anything is of lower precision."""
+        assert self.runnable.fp32 is not None
+        return self.runnable.fp32(self.batch.inputs)
+
+    @cached_property
+    def answer(self) -> Answer | Refused:
+        """Outputs of the packages and what their repeats tell, or their refusal of the inputs."""
         try:
-            return self.run_packages()
+            call = self.running.begin(self.batch.inputs, repeats=self.repeats, limit_s=REPEATS_LIMIT_S)
+            if self.eager_meanwhile:
+                with suppress(
+                    Exception
+                ):  # the check that needs the outputs computes them again, and reports it
+                    self._compute_expected_beside()
+            return call.answer()
         except Refused as refusal:
             return refusal
 
-    def run_packages(self) -> dict[str, Tensor]:
-        """Run the packages once more; raises as `PackageRunner.run` does."""
-        return self.running.run(self.batch.inputs)
+    @property
+    def outputs(self) -> dict[str, Tensor] | Refused:
+        """The outputs of the packages, or their refusal of the inputs."""
+        return self.answer if isinstance(self.answer, Refused) else self.answer.outputs
+
+    def _compute_expected_beside(self) -> None:
+        """Compute what the packages' outputs are compared with on one thread, as they have the other cores.
+
+        A thread that waits for a core holds up all the others, and small calls many times.
+        """
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            _ = self.eager
+            if self.runnable.fp32 is not None:
+                _ = self.expected_in_fp32
+        finally:
+            torch.set_num_threads(threads)
 
     @property
     def running(self) -> PackageRunner:
@@ -83,6 +131,8 @@ class Check(ABC):
     error_names_case: ClassVar[bool] = True  # in the error's `where`
     needs_packages: ClassVar[bool] = True  # else it runs before them, on the traced programs
     gate_only: ClassVar[bool] = False  # `slipway check` neither runs nor shows it
+    repeats: ClassVar[int] = 0  # that it needs of the packages' run in each case, at most
+    times_eager: ClassVar[bool] = False  # so that nothing else may run beside eager in its cases
 
     def __init__(self, runnable: RunnableTower) -> None:
         self.runnable = runnable
@@ -95,8 +145,11 @@ class Check(ABC):
         """Return the cases that the gate runs it on: a few of those it applies to, where it takes long."""
         return self.select(cases)
 
-    def prepare(self, cases: Cases) -> None:
-        """Compute from all cases what `run` needs in each of them; called once, before packages run."""
+    def prepare(self, cases: Cases, largest: Trial | None) -> None:
+        """Take from all cases what `run` needs in each of them; called once, before packages run.
+
+        `largest` is the trial of the largest ordinary batch, if there is one: what it computes is kept.
+        """
         return
 
     @abstractmethod

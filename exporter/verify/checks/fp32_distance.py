@@ -33,17 +33,17 @@ class Fp32Distance(Check):
         """Return all cases that must agree, where anything is of lower precision."""
         return cases.must_agree if self.runnable.fp32 is not None else ()
 
-    def prepare(self, cases: Cases) -> None:
+    def prepare(self, cases: Cases, largest: Trial | None) -> None:
         """Measure each output's scale in the largest ordinary batch, as a reference for small batches."""
-        if self.runnable.fp32 is not None and cases.ordinary:
-            self._usual_scales = measure_scales(self.runnable.fp32(cases.ordinary[-1].inputs))
+        if self.runnable.fp32 is not None and largest is not None:
+            self._usual_scales = measure_scales(largest.expected_in_fp32)
 
     def run(self, trial: Trial) -> CheckResult:
         """Compare the outputs of one case with those in fp32, and keep the worst."""
         reference, outputs = self.runnable.fp32, trial.outputs
         if reference is None or isinstance(outputs, Refused):
             return CheckResult()
-        expected = reference.settle_ties(trial.batch.inputs, reference(trial.batch.inputs), outputs)
+        expected = reference.settle_ties(trial.batch.inputs, trial.expected_in_fp32, outputs)
         for name, actual in outputs.items():
             found = compare({name: expected[name]}, {name: actual}, usual=self._usual_scales)
             worst, _ = self._worst.get(name, (None, ""))

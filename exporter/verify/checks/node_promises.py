@@ -7,7 +7,7 @@ from exporter.errors import PromiseBroken
 from exporter.manifest import VerificationReport
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import Check, CheckResult, Trial
-from exporter.verify.nodes import find_broken_promise
+from exporter.verify.nodes import CheckedProgram, find_broken_promise
 from exporter.verify.runnable_tower import RunnableTower
 
 _GATE_CASES = ("batch_1", "batch_7", "empty_among_others")  # none of them of the size that was traced
@@ -26,6 +26,7 @@ class NodePromises(Check):
     def __init__(self, runnable: RunnableTower) -> None:
         super().__init__(runnable)
         self._kept: list[str] = []
+        self._programs = [CheckedProgram(program) for program in runnable.programs]
 
     def select(self, cases: Cases) -> Sequence[NamedBatch]:
         """Return all cases that must agree; none where code was reused and nothing was traced."""
@@ -38,7 +39,7 @@ class NodePromises(Check):
     def run(self, trial: Trial) -> CheckResult:
         """Run the programs on one case, up to the first node that breaks its promise."""
         programs, case = self.runnable.programs, trial.batch.name
-        broken = find_broken_promise(programs, self.runnable.first_inputs(trial.batch.inputs))
+        broken = find_broken_promise(self._programs, self.runnable.first_inputs(trial.batch.inputs))
         if broken is None:
             self._kept.append(case)
             nodes = sum(len(program.graph.nodes) for program in programs)

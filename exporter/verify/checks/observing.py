@@ -21,7 +21,7 @@ class ObservingCheck(Check):
         """Return one case of few rows: it takes long, and what it looks for does not depend on sizes."""
         return (cases.ordinary or cases.must_agree)[:2][-1:]
 
-    def prepare(self, cases: Cases) -> None:
+    def prepare(self, cases: Cases, largest: Trial | None) -> None:
         """Keep a case for where rows in another order are refused."""
         ordinary = cases.ordinary or cases.must_agree
         self._smallest = ordinary[0].inputs if ordinary else None

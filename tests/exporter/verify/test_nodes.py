@@ -11,7 +11,7 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule, Node
 
 from exporter.errors import OutOfMemory
-from exporter.verify.nodes import check_nodes, find_broken_promise
+from exporter.verify.nodes import CheckedProgram, check_nodes, find_broken_promise
 from tests.exporter.models.recorded import random_inputs, recorded_tower
 from tests.exporter.verify.conftest import Greedy, clicks
 
@@ -69,7 +69,7 @@ def test_a_wrong_promise_is_caught_at_its_node(change: Callable[[Tensor], Tensor
     assert broken is not None
     assert broken.node == node.name
     assert "exporter/verify/test_nodes.py:" in broken.place
-    assert re.search(said, str(find_broken_promise([program], {"x": torch.rand(9, 3)})))
+    assert re.search(said, str(find_broken_promise([CheckedProgram(program)], {"x": torch.rand(9, 3)})))
 
 
 def test_a_promise_that_holds_only_at_the_traced_size_is_caught_elsewhere() -> None:
@@ -87,7 +87,7 @@ def test_a_size_that_was_built_in_is_a_broken_promise_of_its_node() -> None:
     [node] = [node for node in program.graph.nodes if node.name == "mul"]
     with program.graph.inserting_after(node):
         fixed = program.graph.call_function(torch.ops.aten.view.default, (node, [15]))
-    broken = find_broken_promise([program], {"x": torch.rand(9, 3)})
+    broken = find_broken_promise([CheckedProgram(program)], {"x": torch.rand(9, 3)})
     assert f"node {fixed.name} = aten.view.default: raises RuntimeError: " in str(broken)
 
 

@@ -10,9 +10,10 @@ import torch
 
 from exporter.errors import OutOfMemory, PackageCrashed
 from exporter.towers.tower import Tower
-from exporter.verify import runner
+from exporter.verify import runner_process
 from exporter.verify.reload import Chain, Link
-from exporter.verify.runner import PackageRunner, Refused, RunnerProcess
+from exporter.verify.runner import PackageRunner, Refused
+from exporter.verify.runner_process import RunnerProcess
 from tests.exporter.verify.conftest import clicks
 
 
@@ -52,7 +53,7 @@ def test_a_crash_on_a_full_disk_tells_of_it(tmp_path: Path, monkeypatch: pytest.
     broken = tmp_path / "aoti_model.pt2"
     broken.write_bytes(b"not a zip")
     for least, told in ((1, False), (1 << 60, True)):  # no disk has as much
-        monkeypatch.setattr(runner, "_NEARLY_FULL", least)
+        monkeypatch.setattr(runner_process, "_NEARLY_FULL", least)
         with pytest.raises(PackageCrashed) as crashed:
             PackageRunner([Link(package=broken, order=())], op_libraries=(), scratch=tmp_path).__enter__()
         assert ("bytes are free at" in crashed.value.hint) == told
