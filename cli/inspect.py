@@ -8,6 +8,7 @@ from rich.table import Table
 
 from exporter.artifact.read import read_manifest, verify_artifact
 from exporter.artifact.signing import VerifyingKey
+from exporter.coverage import TriedSizes
 from exporter.dtypes import Kernel, Precision
 from exporter.manifest import (
     DimEntry,
@@ -237,8 +238,25 @@ def _tensors(title: str, tensors: Iterable[TensorEntry], dims: Iterable[DimEntry
         table.add_row(tensor.name, tensor.dtype, " × ".join(str(size) for size in tensor.shape))
     for dim in dims:
         high = "unbounded" if dim.high is None else f"{dim.high:,}"
-        table.add_row(f"dim {dim.name}", f"{dim.low} to {high}", dim.reason)
+        table.add_row(
+            f"dim {dim.name}", f"{dim.low} to {high}", "; ".join([dim.reason, *_describe_tried(dim)])
+        )
     return table
+
+
+def _describe_tried(dim: DimEntry) -> Iterator[str]:
+    """Say which sizes were tried; nothing where an earlier release made the artifact."""
+    if dim.tried is not None:
+        yield f"tried {_range(dim.tried)}"
+    if dim.share is not None and dim.share.tried is not None:
+        any_number = "any" if dim.share.high is None else f"{dim.share.high:,}"
+        refused = ", and more is refused" if dim.share.refused else ""
+        contract = f"the contract says 0 to {any_number}{refused}"
+        yield f"{dim.share.counts}: tried {_range(dim.share.tried)}; {contract}"
+
+
+def _range(tried: TriedSizes) -> str:
+    return f"{tried.smallest:,} to {tried.largest:,}"
 
 
 def _embeddings(tower: TowerEntry) -> Table:

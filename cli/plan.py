@@ -104,4 +104,7 @@ def _table(title: str, tensors: Sequence[TensorEntry], dims: Sequence[DimEntry])
 
 
 def _bounds(dim: DimEntry) -> str:
-    return f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high:,}"
+    bounds = f"{dim.low} or more" if dim.high is None else f"{dim.low} to {dim.high:,}"
+    if dim.share is None:
+        return bounds
+    return f"{bounds} ({dim.share.counts}: {'any' if dim.share.high is None else f'{dim.share.high:,}'})"

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from exporter.coverage import ShareEntry, TriedSizes
 from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.options.index_spec import IndexSpec
@@ -30,6 +31,8 @@ class DimEntry(Frozen):
     low: int
     high: int | None  # None: bounded by nothing in the config
     reason: str
+    tried: TriedSizes | None = None  # None: no gate has, or one of an earlier release
+    share: ShareEntry | None = None  # of one row, or of one event
 
 
 class TensorEntry(Frozen):

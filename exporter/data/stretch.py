@@ -27,7 +27,7 @@ multi-valued features never have the same counts in all rows. Earlier cases are 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isqrt
+from math import sqrt
 
 import numpy as np
 
@@ -46,7 +46,7 @@ _TOP_EVENTS = 1025  # of events: what attends to all of them takes time in their
 _TIMES = 4  # how far beyond real rows a row goes
 _TOTAL = 65_537  # values of all rows, where nothing bounds them
 _LOOKED_UP = 1 << 25  # numbers that a case looks up in tables, about: 128 MiB in fp32
-_PAIRS = 1 << 23  # pairs of events of the same row that a case has, about
+_PAIRS = 3 << 22  # pairs of events of the same row that a case has, about
 _UNKNOWN_WIDTH = 64  # of a declared table, which says its rows only
 
 
@@ -141,8 +141,14 @@ class Stretcher:
 
     def affordable_events(self, most: int, rows: int) -> int:
         """Return how many events each of `rows` rows may have, for the pairs of them that work allows."""
-        sequences = max(len(group_by_sequence(self.rows.sequences)), 1)
-        return min(most, max(1, isqrt(_PAIRS // (rows * sequences))))
+        share = sqrt(_PAIRS / max(rows * self._pairs, 1))
+        return most if share >= 1 else max(1, int(most * share))
+
+    @cached_property
+    def _pairs(self) -> int:
+        """The pairs of events of a row that is as long as may be."""
+        sequences = group_by_sequence(self.rows.sequences).values()
+        return sum(self.most_events(siblings[0]) ** 2 for siblings in sequences)
 
     @cached_property
     def _affordable(self) -> int:

@@ -1,6 +1,7 @@
 """Derive dim plans from the declaration of a custom family's tower. Pure data: no torch here."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from exporter.declaration import (
     ROWS,
@@ -9,7 +10,7 @@ from exporter.declaration import (
     TensorDeclaration,
     TowerDeclaration,
 )
-from exporter.dims.plan import DimPlan, DynamicDim, TensorInput
+from exporter.dims.plan import DimPlan, DynamicDim, Share, TensorInput
 
 
 def plan_declared(declaration: TowerDeclaration, *, max_batch_size: int) -> DimPlan:
@@ -24,7 +25,10 @@ def plan_declared(declaration: TowerDeclaration, *, max_batch_size: int) -> DimP
             )
             for tensor in sorted(declaration.inputs, key=lambda tensor: tensor.name)
         ),
-        dims=_dims(declaration, declaration.inputs, max_batch_size),
+        dims=tuple(
+            replace(dim, share=_share(dim.name, declaration))
+            for dim in _dims(declaration, declaration.inputs, max_batch_size)
+        ),
     )
 
 
@@ -37,6 +41,15 @@ def plan_embedded(declaration: TowerDeclaration, *, max_batch_size: int) -> DimP
         ),
         dims=_dims(declaration, tensors, max_batch_size),
     )
+
+
+def _share(name: str, declaration: TowerDeclaration) -> Share | None:
+    """Return how a dim is divided among rows; None for the batch."""
+    counted = next((tensor for tensor in declaration.inputs if tensor.dim == name and tensor.lengths), None)
+    if counted is None or counted.lengths is None:
+        return None
+    dim = declaration.dim(name)
+    return Share(counts="elements per row", lengths=counted.lengths, high=dim.high_per_row or dim.high)
 
 
 def _source(tensor: InputDeclaration, declaration: TowerDeclaration) -> str:

@@ -1,11 +1,21 @@
 """The dim plan of a tower: the input sizes that vary, and those that vary together. No torch here."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
 
 BATCH = "batch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The part of a dim that one row has, or one event: an entry of an input of lengths."""
+
+    counts: str  # "values per row"
+    lengths: str  # the input whose entries add up to the dim: "tags.lengths"
+    high: int | None  # the most that the config declares; None: it declares none
+    refused_above: int | None = None  # a package refuses larger entries; None: it does not
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +26,7 @@ class DynamicDim:
     low: int
     high: int | None  # None: the config does not bound it
     reason: str  # in words, for people: "shared by 4 inputs of sequence uih_seq"
+    share: Share | None = None  # None: it is not divided among rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +86,7 @@ def plan_group_tensors(pipeline: PipelineConfig, *, max_batch_size: int) -> DimP
         for group in pipeline.embedded_groups
         for tensor in _group_tensors(group, pipeline, max_batch_size)
     )
-    return _plan(tensors)
+    return _without_shares(_plan(tensors))
 
 
 def group_tensor_name(key: str) -> str:
@@ -84,6 +95,11 @@ def group_tensor_name(key: str) -> str:
     """
     group, dot, part = key.rpartition(".")
     return f"{group}__{part}" if dot else f"{key}__ebc"
+
+
+def longest_dim(total: str) -> str:
+    """Return the dim of the longest row of a sequence, by the dim of its events in all; else nothing."""
+    return f"longest_{total.removeprefix('seq_')}" if total.startswith("seq_") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +111,7 @@ class _Extent:
     high: int | None
     counts: str  # description of what the size counts: "rows per call"
     owner: str = ""  # "sequence uih_seq"
+    share: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +119,11 @@ class _Tensor:
     name: str
     dtype: str
     shape: tuple[int | _Extent, ...]
+
+
+def _without_shares(plan: DimPlan) -> DimPlan:
+    """Return the plan of tensors that no lengths divide among rows."""
+    return replace(plan, dims=tuple(replace(dim, share=None) for dim in plan.dims))
 
 
 def _plan(tensors: Iterable[_Tensor]) -> DimPlan:
@@ -132,7 +154,7 @@ def _dim(extent: _Extent, inputs: int) -> DynamicDim:
         if inputs > 1
         else f"{extent.counts}{owner}, shared by no other input"
     )
-    return DynamicDim(name=extent.name, low=extent.low, high=extent.high, reason=reason)
+    return DynamicDim(name=extent.name, low=extent.low, high=extent.high, reason=reason, share=extent.share)
 
 
 def _inputs(feature: Feature, max_batch_size: int) -> list[_Tensor]:
@@ -204,6 +226,9 @@ def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
         high=feature.sequence.length * max_batch_size or None,
         counts="elements of all rows",
         owner=_sequence(feature),
+        share=Share(
+            counts="events per row", lengths=f"{feature.name}.lengths", high=feature.sequence.length or None
+        ),
     )
 
 
@@ -229,6 +254,11 @@ def _values(feature: Feature, max_batch_size: int) -> _Extent:
         high=feature.value_dim * events * max_batch_size or None,
         counts="values of all rows",
         owner=f"multi-valued feature {feature.name}",
+        share=Share(
+            counts="values per event" if feature.sequence else "values per row",
+            lengths=f"{feature.name}.{'key_lengths' if feature.sequence else 'lengths'}",
+            high=feature.value_dim or None,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from exporter.attempt.attempt import DIAGNOSTICS
 from exporter.attempt.stage_timeout import TRACE_LOG
 from exporter.code_cache.cache import CodeCache
 from exporter.code_cache.fingerprint import graph_fingerprint
+from exporter.dims.entries import Tried
 from exporter.errors import ExportError, OutOfMemory
 from exporter.lowering.errors import PrecisionLost
 from exporter.manifest import TensorEntry, TraceTime, VerificationReport
@@ -29,6 +30,7 @@ from exporter.readback.packages import WrittenPackage, read_back
 from exporter.readback.tower_weights import find_altered_constant
 from exporter.stages import Progress, Stage, StageClock
 from exporter.trace.trace_log import log_nodes
+from exporter.verify.cases import measure_tried
 from exporter.verify.gate import verify_tower
 from exporter.verify.runnable_tower import RunnableTower
 
@@ -52,6 +54,7 @@ class Packaged:
     origin: CodeOrigin
     runnable: RunnableTower
     report: VerificationReport
+    tried: Tried  # the sizes of the cases
     trace: TraceTime | None  # None: code of an equal request was reused, and nothing was traced
 
     @property
@@ -208,12 +211,14 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
             ahead=request.runner,
         )
         compared = read_back(_written_packages(request, unverified), request.weights, progress)
-        report = verify_tower(runnable, request.make_cases(), progress)
+        cases = request.make_cases()
+        report = verify_tower(runnable, cases, progress)
     return Packaged(
         parts=unverified.parts,
         origin=unverified.origin,
         runnable=runnable,
         report=report.model_copy(update={"read_back": compared}),
+        tried=measure_tried(cases.must_agree, request.tower.plan, report.cases),
         trace=unverified.trace,
     )
 

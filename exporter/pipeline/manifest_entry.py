@@ -11,10 +11,11 @@ from exporter.attempt.attempt import Attempt, ExportedTower
 from exporter.config.declared_model import DeclaredConfig
 from exporter.config.features.tables import remark_on_rounding
 from exporter.declaration import TowerDeclaration
-from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dims.entries import dim_entries, tensor_entries, tried_between
 from exporter.dims.plan import DimPlan
 from exporter.families.loading import family_package
 from exporter.manifest import (
+    DimEntry,
     FileRef,
     Manifest,
     SourceRef,
@@ -57,16 +58,17 @@ def make_tower_entry(
     *sparse, last = packaged.parts
     packages = [_package_ref(tower, part) for part in packaged.parts]
     written = {package.path for package in packages}
+    dims = dim_entries(tower.plan, packaged.tried)
     others = tuple(file_ref(path, local) for path, local in files.items() if path not in written)
     return TowerEntry(
         name=tower.name,
         view=tower.config.view,
         package=packages[-1],
-        sparse=_sparse_entry(packages[0], last.part.tower.plan) if sparse else None,
+        sparse=_sparse_entry(packages[0], last.part.tower.plan, dims) if sparse else None,
         files=others,
         inputs=tensor_entries(tower.plan),
         outputs=last.code.outputs,
-        dims=dim_entries(tower.plan),
+        dims=dims,
         declaration=_declaration(tower),
         id_weights=_id_weights(tower),
         remarks=(*tower.served.remarks(), *_rounding(tower), *remarks),
@@ -108,8 +110,9 @@ def _id_weights(tower: Tower) -> IdWeights | None:
     return tower.config.options.id_weights if weighted else None
 
 
-def _sparse_entry(package: FileRef, plan: DimPlan) -> SparseEntry:
-    return SparseEntry(package=package, tensors=tensor_entries(plan), dims=dim_entries(plan))
+def _sparse_entry(package: FileRef, plan: DimPlan, dims: Sequence[DimEntry]) -> SparseEntry:
+    between = dim_entries(plan, tried_between(dims))
+    return SparseEntry(package=package, tensors=tensor_entries(plan), dims=between)
 
 
 def make_manifest(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from exporter.artifact.read import file_ref
 from exporter.artifact.upload import remove_abandoned_files, remove_uploads, upload_file
 from exporter.attempt.attempt import Attempt, ExportedTower, TowerResult
-from exporter.dims.entries import dim_entries, tensor_entries
+from exporter.dims.entries import dim_entries, tensor_entries, tried_between
 from exporter.dims.package_interface import plan_between
 from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
@@ -142,7 +142,7 @@ def _add_index(
         index=index,
         shards=tuple(each.file for each in parts if each.file is not None),
         tensors=tensor_entries(between),
-        dims=dim_entries(between),
+        dims=dim_entries(between, tried_between(exported.entry.dims)),
         verified=_join_reports(parts),
     )
     embeddings = _add_row_errors(exported.entry.embeddings, parts)

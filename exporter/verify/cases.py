@@ -4,11 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from exporter.coverage import TriedSizes
 from exporter.data.batch import contradicting_batches
 from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
 from exporter.data.sweep import agreeing_batches
+from exporter.dims.entries import Tried
 from exporter.dims.plan import DimPlan
+from exporter.dims.torch_dims import input_sizes
+from exporter.manifest import CaseKind, CaseReport
 
 _USUAL = "batch_32"
 
@@ -55,3 +59,26 @@ def make_cases(rows: Rows, plan: DimPlan) -> Cases:
         must_be_refused=tuple(contradicting_batches(rows, plan)),
         make_lighter=partial(lighter_batches, rows, plan),
     )
+
+
+def measure_tried(batches: Iterable[NamedBatch], plan: DimPlan, ran: Sequence[CaseReport]) -> Tried:
+    """Return the smallest and largest size of each dim, and of its shares, in cases that agreed.
+
+    The gate may run lighter batches in the place of one of these, which is then left out.
+    """
+    agreed = {case.name: case.sizes for case in ran if case.kind is CaseKind.AGREES}
+    sizes = {dim.name: [each[dim.name] for each in agreed.values()] for dim in plan.dims}
+    shares: dict[str, list[int]] = {dim.name: [] for dim in plan.dims if dim.share}
+    for batch in batches:
+        if agreed.get(batch.name) == input_sizes(plan, batch.inputs):
+            for dim in plan.dims:
+                if dim.share and len(lengths := batch.inputs[dim.share.lengths]):
+                    shares[dim.name] += [int(bound) for bound in lengths.aminmax()]
+    return Tried(
+        sizes={name: _bounds(each) for name, each in sizes.items() if each},
+        shares={name: _bounds(each) for name, each in shares.items() if each},
+    )
+
+
+def _bounds(sizes: Sequence[int]) -> TriedSizes:
+    return TriedSizes(smallest=min(sizes), largest=max(sizes))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from exporter.coverage import ShareEntry, TriedSizes
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.manifest import (
     DimEntry,
@@ -50,7 +51,16 @@ TOWER = TowerEntry(
     files=(FileRef(path="user/fg.json", size=7, sha256="d" * 64),),
     inputs=(),
     outputs=(),
-    dims=(),
+    dims=(
+        DimEntry(
+            name="values_tags",
+            low=0,
+            high=None,
+            reason="values of all rows",
+            tried=TriedSizes(smallest=0, largest=65_537),
+            share=ShareEntry(counts="values per row", tried=TriedSizes(smallest=0, largest=4097)),
+        ),
+    ),
     code="warm",
     reused="request",
     embeddings=(QUANTISED,),
@@ -111,6 +121,11 @@ def test_no_uri_and_no_digest_is_cut(shown: str) -> None:
 def test_files_stages_and_what_passes_between_packages_are_shown(shown: str, cells: list[str]) -> None:
     rows = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in shown.splitlines()]
     assert cells in rows
+
+
+def test_it_says_which_sizes_were_tried_beside_what_the_contract_says(shown: str) -> None:
+    told = " ".join(shown.replace("│", " ").split())
+    assert "tried 0 to 65,537; values per row: tried 0 to 4,097; the contract says 0 to any" in told
 
 
 def test_it_says_where_the_compiled_code_is_from(shown: str) -> None:

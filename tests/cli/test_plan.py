@@ -31,7 +31,7 @@ def test_the_table_says_what_is_shared_and_why(capsys: pytest.CaptureFixture[str
         "uih_seq__video_id.values",
         "0",
         "seq_uih_seq",
-        "0 to 768",
+        "0 to 768 (events per row: 96)",
         "elements of all rows, shared by 4 inputs of sequence uih_seq",
     ]
 
@@ -47,7 +47,16 @@ def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None
                 {"name": "video_id.lengths", "dtype": "int64", "shape": ["batch"]},
                 {"name": "video_id.values", "dtype": "int64", "shape": ["batch"]},
             ],
-            "dims": [{"name": "batch", "low": 1, "high": 8, "reason": "rows per call, shared by 2 inputs"}],
+            "dims": [
+                {
+                    "name": "batch",
+                    "low": 1,
+                    "high": 8,
+                    "reason": "rows per call, shared by 2 inputs",
+                    "tried": None,
+                    "share": None,
+                }
+            ],
             "group_tensors": [],
             "group_dims": [],
             "tables": [
