@@ -76,13 +76,13 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
         "--rows",
         metavar="URI",
         type=non_empty,
-        help="parquet rows to run both on; default: the sample rows that one of the exports read",
+        help="parquet rows to run both on; default: the sample rows that B's export read",
     )
     parser.add_argument(
         "--items",
         metavar="URI",
         type=non_empty,
-        help="parquet rows of items for item towers; default: the items that one of the exports read",
+        help="parquet rows of items for item towers; default: the items that B's export read",
     )
     parser.add_argument(
         "--max-rows",

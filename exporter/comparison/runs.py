@@ -13,7 +13,6 @@ from exporter.comparison.output_diff import compare_outputs, join_calls
 from exporter.data.encode import encode, encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.errors import ExportError, InvalidRows
-from exporter.manifest import Manifest
 from exporter.redaction import shorten
 from exporter.reports.comparison import LONGEST_TEXT, LatencyDiff, LatencyRatio, Outputs
 from exporter.serving.downloaded_tower import DownloadedTower
@@ -27,8 +26,8 @@ _ROWS_TIMED = 64  # in the larger of the two batches whose calls are timed
 class RunOptions:
     """The rows that both towers of a pair are run on, and how long their calls are timed."""
 
-    rows_uri: str | None = None  # of users and samples; None: the sample rows that the exports read
-    items_uri: str | None = None  # of items; None: the items that the exports read
+    rows_uri: str | None = None  # of users and samples; None: the sample rows that the newer export read
+    items_uri: str | None = None  # of items; None: the items that the newer export read
     max_rows: int = 2000
     latency_seconds: float = 2.0  # per batch size; 0: calls are not timed
 
@@ -75,30 +74,20 @@ def explain(error: ExportError) -> str:
 
 
 def read_sample(old: DownloadedTower, new: DownloadedTower, options: RunOptions) -> SampleRows:
-    """Read the rows that were asked for, or else those that one of the exports has read.
+    """Read the rows that were asked for, or else those that the newer export has read.
+
+    What the older manifest names is not read: the newer release's owner may not be allowed to.
 
     Raises:
         ExportError: no rows are named, or they cannot be read.
     """
-    asked = options.rows_of(new.entry.name)
-    uris = [asked] if asked else _rows_of_exports(old, new)
-    failure: ExportError = InvalidRows(
-        "neither manifest names rows", hint="name some with --rows, or items with --items"
-    )
-    columns = list(dict.fromkeys(feature.name for side in (old, new) for feature in side.features))
-    for uri in uris:
-        try:
-            return SampleRows(uri=uri, table=_read_first(uri, columns, options.max_rows))
-        except ExportError as error:
-            failure = error
-    raise failure
-
-
-def _rows_of_exports(old: DownloadedTower, new: DownloadedTower) -> list[str]:
     role = "item_input" if new.entry.name.reads_items else "sample_input"
-    manifests: tuple[Manifest, ...] = (new.manifest, old.manifest)
-    uris = (source.uri for manifest in manifests for source in manifest.sources if source.role == role)
-    return list(dict.fromkeys(uris))
+    named = (source.uri for source in new.manifest.sources if source.role == role)
+    uri = options.rows_of(new.entry.name) or next(named, None)
+    if uri is None:
+        raise InvalidRows("the newer manifest names no rows", hint="name some with --rows or --items")
+    columns = list(dict.fromkeys(feature.name for side in (old, new) for feature in side.features))
+    return SampleRows(uri=uri, table=_read_first(uri, columns, options.max_rows))
 
 
 def _read_first(uri: str, columns: list[str], most: int) -> pa.Table:

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response, status
 from fastapi.responses import RedirectResponse, StreamingResponse
 
-from exporter.artifact.diff_file import read_diff
-from exporter.artifact.read import read_manifest
+from exporter.artifact.read import read_manifest, root_of
+from exporter.artifact.stored_comparison import read_comparison
 from exporter.errors import InvalidArtifact, SourceNotFound, StorageError, UriNotAllowed
 from exporter.manifest import Manifest
 from exporter.reports.comparison import Comparison
@@ -64,9 +64,12 @@ def find_comparison(jobs: JobControl, job: Job, target: Target | None = None) ->
     """
     uri = _manifest_uri(job, target)
     try:
-        return read_diff(uri, opened=_opener(jobs, job))
+        found = read_comparison(_opener(jobs, job)(root_of(uri)))
     except InvalidArtifact as error:
         raise NoArtifact(error.message, hint="compare the releases again: slipway diff", where=uri) from error
+    if found is not None and found.new.job_id != job.id:
+        raise NoArtifact(f"the comparison beside {uri} is of job {found.new.job_id}", where=uri)
+    return found
 
 
 def _manifest_uri(job: Job, target: Target | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from exporter.artifact.diff_file import publish_diff, read_diff
+from exporter.artifact.reports import put_report
 from exporter.reports.comparison import (
     DIFF_NAME,
     MOST_CHANGES,
@@ -16,6 +16,7 @@ from exporter.reports.comparison import (
     Comparison,
     Histogram,
 )
+from exporter.storage.open import open_store
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
 from service.dashboard.diff_page import render_diff
@@ -61,8 +62,13 @@ def job(store: MemoryJobStore, tmp_path: Path) -> Job:
 @pytest.fixture
 def compared(job: Job) -> Job:
     assert job.manifest_uri is not None
-    publish_diff(diffs.comparison(), job.manifest_uri)
+    folder = str(Path(job.manifest_uri).parent)
+    put_report(DIFF_NAME, comparison_of(job), open_store(folder), may_write=lambda: None)
     return job
+
+
+def comparison_of(job: Job) -> Comparison:
+    return diffs.comparison().model_copy(update={"new": diffs.SIDE.model_copy(update={"job_id": job.id})})
 
 
 def test_a_file_of_its_own_loads_nothing_and_runs_nothing() -> None:
@@ -141,7 +147,7 @@ def test_a_page_without_a_comparison_says_how_to_get_one(client: TestClient, job
 
 def test_the_comparison_is_served_as_json(client: TestClient, compared: Job) -> None:
     answer = client.get(f"/exports/{compared.id}/diff")
-    assert Comparison.model_validate(answer.json()) == diffs.comparison()
+    assert Comparison.model_validate(answer.json()) == comparison_of(compared)
 
 
 def test_no_comparison_and_a_damaged_one_are_no_artifact(client: TestClient, job: Job) -> None:
@@ -150,7 +156,8 @@ def test_no_comparison_and_a_damaged_one_are_no_artifact(client: TestClient, job
     assert f"slipway diff OLD {job.id}" in answer.json()["hint"]
     assert job.manifest_uri is not None
     file = Path(job.manifest_uri).with_name(DIFF_NAME)
-    for text, said in (("{", "Invalid JSON"), ('{"version": 2}', "version")):
+    of_another = diffs.comparison().model_dump_json()
+    for text, said in (("{", "Invalid JSON"), ('{"version": 2}', "version"), (of_another, "is of job new")):
         file.write_text(text)
         answer = client.get(f"/exports/{job.id}/diff")
         assert (answer.status_code, answer.json()["code"]) == (404, "no_artifact")
@@ -161,13 +168,6 @@ def test_no_comparison_and_a_damaged_one_are_no_artifact(client: TestClient, job
 def test_a_job_that_is_not_there_has_no_comparison(client: TestClient) -> None:
     answer = client.get("/exports/01jd6v7x4mzq3w8c5kftn2rbha/diff")
     assert (answer.status_code, answer.json()["code"]) == (404, "job_not_found")
-
-
-def test_the_first_comparison_that_is_written_stays(tmp_path: Path) -> None:
-    first = diffs.comparison()
-    publish_diff(first, str(tmp_path))
-    publish_diff(first.model_copy(update={"seconds": 99.0}), f"{tmp_path}/manifest.json")
-    assert read_diff(str(tmp_path)) == first
 
 
 def test_json_and_html_of_the_largest_comparison_are_bounded() -> None:
