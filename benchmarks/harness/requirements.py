@@ -24,4 +24,5 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "towers": Requirements(minutes=10, disk_gb=1),
     "gate": Requirements(minutes=45, disk_gb=2),
     "items": Requirements(minutes=30, disk_gb=7),
+    "release_gate": Requirements(minutes=10, disk_gb=1),
 }

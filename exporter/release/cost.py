@@ -1,7 +1,11 @@
 """Cost of serving a release, beside the baseline's: latency of its packages, and bytes on disk."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
 
 from torch import Tensor
 
@@ -20,13 +24,65 @@ _BATCHES = (1, 128)  # rows per call
 _SECONDS = (0.5, 4.0, 20.0)  # of calls; more only as long as the bound is within what is known
 
 
-def judge_cost(judged: JudgedRelease) -> Iterator[Finding]:
-    """Yield the findings on size and latency, tower by tower."""
-    for name, tower in judged.candidate.towers.items():
-        old = judged.baseline.towers.get(name)
-        yield _judge_size(judged, name, tower.entry, old.entry if old else None)
-        if old is not None:
-            yield from _judge_latency(judged, name, tower, old)
+class Cost:
+    """What a release costs beside its baseline; a context manager that loads packages ahead.
+
+    The process that times a pair of packages can score held-out rows with them before.
+    """
+
+    def __init__(self, judged: JudgedRelease) -> None:
+        """Prepare to measure the towers that both releases have."""
+        self._judged = judged
+        self.pairs: dict[TowerName, Future[PairRunner]] = {}
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        judged = self._judged
+        threads = self._running.enter_context(ThreadPoolExecutor(max(1, len(judged.candidate.towers))))
+        for name, new in judged.candidate.towers.items():
+            old = judged.baseline.towers.get(name)
+            if old is not None and _rows_uri(judged, name) is not None:
+                pair = PairRunner(old, new, scratch=judged.scratch)
+                self.pairs[name] = threads.submit(self._running.enter_context, pair)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wait(self.pairs.values())  # a process that is still starting must be known before all are ended
+        self._running.close()
+
+    def judge(self) -> Iterator[Finding]:
+        """Yield the findings on size and latency, tower by tower."""
+        for name, tower in self._judged.candidate.towers.items():
+            old = self._judged.baseline.towers.get(name)
+            yield _judge_size(self._judged, name, tower.entry, old.entry if old else None)
+            if old is not None:
+                yield from self._judge_latency(name, tower, old)
+
+    def _judge_latency(
+        self, name: TowerName, new: DownloadedTower, old: DownloadedTower
+    ) -> Iterator[Finding]:
+        most = min(new.manifest.max_batch_size, old.manifest.max_batch_size)
+        if name not in self.pairs:
+            yield _without_rows(name, _BATCHES[0])
+            return
+        try:
+            runner = self.pairs[name].result()
+            for batch in sorted({min(size, most) for size in _BATCHES}):
+                calls = _read_calls(self._judged, name, new, old, batch)
+                if calls is None:
+                    yield _without_rows(name, batch)
+                    return
+                yield _judge_ratio(self._judged, name, runner, calls, batch)
+        except ExportError as error:
+            detail = f"the packages could not be timed in one process: {error.message}"
+            yield Finding(measure="latency", subject=name, verdict=Verdict.TOO_FEW, detail=detail)
+
+
+def _rows_uri(judged: JudgedRelease, name: TowerName) -> str | None:
+    """Return the URI of rows that a tower can be called with."""
+    return judged.item_input_uri if name.reads_items else judged.rows_uri
 
 
 def _judge_size(judged: JudgedRelease, name: TowerName, entry: TowerEntry, old: TowerEntry | None) -> Finding:
@@ -61,23 +117,6 @@ class _Calls:
 
     old: dict[str, Tensor]
     new: dict[str, Tensor]
-
-
-def _judge_latency(
-    judged: JudgedRelease, name: TowerName, new: DownloadedTower, old: DownloadedTower
-) -> Iterator[Finding]:
-    most = min(new.manifest.max_batch_size, old.manifest.max_batch_size)
-    try:
-        with PairRunner(old, new, scratch=judged.scratch) as runner:
-            for batch in sorted({min(size, most) for size in _BATCHES}):
-                calls = _read_calls(judged, name, new, old, batch)
-                if calls is None:
-                    yield _without_rows(name, batch)
-                    return
-                yield _judge_ratio(judged, name, runner, calls, batch)
-    except ExportError as error:
-        detail = f"the packages could not be timed in one process: {error.message}"
-        yield Finding(measure="latency", subject=name, verdict=Verdict.TOO_FEW, detail=detail)
 
 
 def _without_rows(name: TowerName, batch: int) -> Finding:
@@ -123,7 +162,7 @@ def _read_calls(
     judged: JudgedRelease, name: TowerName, new: DownloadedTower, old: DownloadedTower, batch: int
 ) -> _Calls | None:
     """Return the inputs of the first rows for both packages; None if there are fewer than `batch`."""
-    uri = judged.item_input_uri if name.reads_items else judged.rows_uri
+    uri = _rows_uri(judged, name)
     if uri is None:
         return None
     names = list(dict.fromkeys(feature.name for tower in (new, old) for feature in tower.features))

@@ -4,14 +4,21 @@ import logging
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from exporter.artifact.signing import VerifyingKey
 from exporter.config.evaluation import EvaluatedTask, Evaluation, read_evaluation
-from exporter.errors import ExportError, InvalidRows, InvalidSpec
+from exporter.errors import (
+    ExportError,
+    InvalidArtifact,
+    InvalidRows,
+    InvalidSpec,
+    OutOfMemory,
+    PackageCrashed,
+)
 from exporter.options.release_gate import ReleaseGate
-from exporter.release.cost import judge_cost
+from exporter.release.cost import Cost
 from exporter.release.drift import describe_rows, judge_drift, read_statistics
 from exporter.release.labelled_rows import LabelledRows
 from exporter.release.ranking import TaskAnswers
@@ -122,16 +129,17 @@ def _gather(
         item_input_uri=sources.item_input_uri,
         scratch=sources.folder,
     )
-    for finding, scored in judge_quality(judged):
-        evidence.findings.append(finding)
-        evidence.rows = max(evidence.rows, scored)
-    for rows in judged.rows:
-        before = [read_statistics(uri) for uri in dict.fromkeys(old.uris.values())]
-        known = next((each for each in before if each is not None), None)
-        evidence.statistics = describe_rows(rows)
-        evidence.findings.extend(judge_drift(rows, known, gate))
-    sources.progress(0.8, "release: latency and size")
-    evidence.findings.extend(judge_cost(judged))
+    with Cost(judged) as cost:
+        for finding, scored in _judge_together(replace(judged, pairs=cost.pairs)):
+            evidence.findings.append(finding)
+            evidence.rows = max(evidence.rows, scored)
+        for rows in judged.rows:
+            before = [read_statistics(uri) for uri in dict.fromkeys(old.uris.values())]
+            known = next((each for each in before if each is not None), None)
+            evidence.statistics = describe_rows(rows)
+            evidence.findings.extend(judge_drift(rows, known, gate))
+        sources.progress(0.8, "release: latency and size")
+        evidence.findings.extend(cost.judge())
 
 
 def is_blessed(findings: Iterable[Finding], gate: ReleaseGate) -> bool:
@@ -153,6 +161,18 @@ def rows_uri_of(gate: ReleaseGate, evaluation: Evaluation) -> str:
         hint="name a parquet file of held-out rows with their labels in release_gate.rows_uri",
         where="release_gate.rows_uri",
     )
+
+
+def _judge_together(judged: JudgedRelease) -> list[tuple[Finding, int]]:
+    """Judge both releases in one process; if that fails, in two, where it shows which of them it was."""
+    try:
+        return list(judge_quality(judged))
+    except (PackageCrashed, OutOfMemory, InvalidArtifact):
+        if not judged.pairs:
+            raise
+        log.info("release_judged_apart", exc_info=True)
+        judged.rows.clear()
+        return list(judge_quality(replace(judged, pairs={})))
 
 
 def judge_quality(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
@@ -178,7 +198,7 @@ def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
     columns = [column for task in tasks for column in task.columns]
     rows = LabelledRows(judged.rows_uri, towers, columns, max_rows=judged.gate.max_rows)
     judged.note_rows(rows)
-    scorer = Scorer(rows, towers, judged.scratch)
+    scorer = Scorer(rows, towers, judged.scratch, judged.pairs.get(name))
     for batch in scorer.batches():
         for task in tasks:
             task.add(batch)

@@ -1,9 +1,11 @@
 """Two releases on disk, and what they are judged by."""
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exporter.comparison.latency import PairRunner
 from exporter.config.evaluation import Evaluation
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.labelled_rows import LabelledRows
@@ -34,6 +36,8 @@ class JudgedRelease:
     item_input_uri: str | None  # rows of all items
     scratch: Path
     rows: list[LabelledRows] = field(default_factory=list)  # that were read, tower by tower
+    # Baseline and candidate in one process, by tower; empty: each is run in a process of its own.
+    pairs: Mapping[TowerName, Future[PairRunner]] = field(default_factory=dict)
 
     @property
     def id_column(self) -> str:

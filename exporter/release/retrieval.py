@@ -118,7 +118,8 @@ def _search_rows(
         max_rows=min(judged.gate.max_rows, *(each.search.most_queries for each in found)),
     )
     judged.note_rows(rows)
-    scorer, groups = Scorer(rows, towers, judged.scratch), list[pa.Array]()
+    scorer = Scorer(rows, towers, judged.scratch, judged.pairs.get(TowerName.USER))
+    groups = list[pa.Array]()
     with ThreadPoolExecutor(len(found)) as threads:
         for batch in scorer.batches():
             chosen = _chosen(batch.rows, columns)

@@ -22,7 +22,8 @@ from exporter.models.registry import build_model
 
 USERS, ITEMS, GROUPS = 600, 400, 20
 _TASTE = 3  # width
-_STEPS, _BATCH, _RATE = 300, 2048, 0.01
+_STEPS, _BATCH, _RATE = 600, 2048, 0.01
+_DAILY_STEPS, _DAILY_RATE = 25, 0.002  # of training that goes on from yesterday's weights
 
 _FEATURE = """feature_configs {{
   id_feature {{ feature_name: "{name}" expression: "{side}:{name}" embedding_dim: 16 num_buckets: {rows} }}
@@ -146,7 +147,7 @@ def train(
     columns: Mapping[str, NDArray[np.generic]],
     *,
     seed: int,
-    steps: int = _STEPS,
+    steps: int | None = None,
     begin: State | None = None,
 ) -> State:
     """Return the weights after training on the rows: a click for ranking, the item among the batch's else."""
@@ -155,10 +156,10 @@ def train(
     if begin is not None:
         model.load_state_dict(begin)
     model.train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=_RATE)
+    optimizer = torch.optim.Adam(model.parameters(), lr=_RATE if begin is None else _DAILY_RATE)
     random = np.random.default_rng(seed)
     size = len(columns["user_id"])
-    for _ in range(steps):
+    for _ in range(steps or (_STEPS if begin is None else _DAILY_STEPS)):
         rows = random.integers(size, size=_BATCH if "multi_tower" in config else 512)
         outputs = model(_inputs(config, {name: values[rows] for name, values in columns.items()}))
         if "multi_tower" in config:
@@ -184,6 +185,17 @@ def _inputs(config: str, columns: Mapping[str, NDArray[np.generic]]) -> dict[str
         inputs[f"{name}.values"] = tensor if sparse else tensor.reshape(-1, 1)
         inputs[f"{name}.lengths"] = torch.ones(len(tensor), dtype=torch.int64 if sparse else torch.int32)
     return inputs
+
+
+def item_vectors(state: State) -> NDArray[np.float32]:
+    """Return the vectors of all items by the eager item tower of the retrieval model."""
+    model = build_model(parse_pipeline_config(RETRIEVER)).eval()
+    model.load_state_dict(state)
+    item = np.arange(ITEMS)
+    columns = {"user_id": item, "user_group": item % GROUPS, "item_id": item, "item_group": item % GROUPS}
+    with torch.no_grad():
+        vectors: NDArray[np.float32] = model(_inputs(RETRIEVER, columns))["item_tower_emb"].numpy()
+    return vectors
 
 
 def write_checkpoint(state: State, path: Path) -> str:
