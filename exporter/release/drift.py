@@ -47,7 +47,7 @@ def describe_sample(name: str, sample: Sample, counts: RowCounts) -> FeatureStat
     bins = _bins_of(values, kind)
     return FeatureStatistics(
         kind=kind,
-        rows=len(sample.lengths()),
+        rows=sample.rows,
         null_share=counts.nulls[name] / max(1, counts.read),
         unknown_share=counts.unknown[name] / max(1, counts.ids[name]),
         bins=tuple(bins.tolist()),
@@ -161,7 +161,7 @@ def _judge_share(
             continue
         old = before.features[name]
         was = old.null_share if measure == "nulls" else old.unknown_share
-        noise = float(np.sqrt(share * (1 - share) / now.rows + was * (1 - was) / max(1, before.rows)))
+        noise = float(np.sqrt(share * (1 - share) / max(1, now.rows) + was * (1 - was) / max(1, before.rows)))
         verdict = judge_rise(share - was, noise, allowed, min(now.rows, before.rows))
         detail = f"{share:.2%} of them, after {was:.2%}; a rise of {allowed:.2%} is allowed"
         yield finding.model_copy(update={"baseline": was, "verdict": verdict, "detail": detail})
@@ -184,6 +184,8 @@ def _judge_lengths(
 ) -> Iterator[Finding]:
     for name, (now, old) in same.items():
         both = (now.length_shares, old.length_shares)
+        if not any(both[0]) or not any(both[1]):
+            continue  # every row has one value, and no length
         yield _judge_index("psi_of_lengths", name, both, (now.rows, old.rows), allowed)
 
 

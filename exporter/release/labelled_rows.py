@@ -64,6 +64,11 @@ class Sample:
     def values(self) -> NDArray[np.generic]:
         return np.concatenate(self._values) if self._values else np.empty(0)
 
+    @property
+    def rows(self) -> int:
+        """The number of rows; of a feature without lengths each has one value, or a vector of them."""
+        return sum(map(len, self._lengths)) or sum(map(len, self._values))
+
     def lengths(self) -> NDArray[np.int64]:
         return np.concatenate(self._lengths) if self._lengths else np.empty(0, dtype=np.int64)
 

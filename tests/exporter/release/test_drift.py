@@ -35,9 +35,9 @@ def numbers(rows: int, seed: int, *, shift: float = 0.0) -> NDArray[np.float32]:
 
 
 def judged(before: Sample, now: Sample, counts: RowCounts | None = None) -> Mapping[str, Finding]:
-    rows = len(now.lengths())
+    rows = now.rows
     of_now = counts or RowCounts(rows=rows)
-    of_before = RowCounts(rows=len(before.lengths()))
+    of_before = RowCounts(rows=before.rows)
     then = InputStatistics(rows=of_before.rows, features={"f": describe_sample("f", before, of_before)})
     return {each.measure: each for each in judge_samples({"f": now}, of_now, then, GATE)}
 
@@ -61,6 +61,14 @@ def test_shorter_histories_are_found() -> None:
     long, short = (sample(ids(4000, 1), random.poisson(mean, size=4000)) for mean in (12, 2))
     assert judged(long, short)["psi_of_lengths"].verdict is Verdict.FAILED
     assert judged(long, long)["psi_of_lengths"].verdict is Verdict.PASSED
+
+
+def test_a_feature_without_lengths_is_judged_by_its_values() -> None:
+    before, now = Sample(is_ids=False), Sample(is_ids=False)
+    before.add_values(torch.from_numpy(numbers(5000, 1)))
+    now.add_values(torch.from_numpy(numbers(5000, 2)))
+    findings = judged(before, now)
+    assert findings["psi"].verdict is Verdict.PASSED and "psi_of_lengths" not in findings
 
 
 def test_few_rows_say_nothing_of_a_distribution() -> None:
