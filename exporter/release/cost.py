@@ -25,7 +25,7 @@ _SECONDS = (0.5, 4.0, 20.0)  # of calls; more only as long as the bound is withi
 
 
 class Cost:
-    """What a release costs beside its baseline; a context manager that loads packages ahead.
+    """Cost of a release beside its baseline; a context manager that loads packages ahead.
 
     The process that times a pair of packages can score held-out rows with them before.
     """
