@@ -1,4 +1,4 @@
-"""Time that the release gate adds to a warm export: 100,000 held-out rows, the baseline, latency, size and drift.
+"""Time that the release gate adds to a warm export: 100,000 held-out rows, beside a baseline.
 
 Each round is a warm export with new weights, and two verdicts on it: alone, and beside the release before.
 """
