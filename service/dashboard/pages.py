@@ -97,7 +97,8 @@ class JobDetailsPage(Page):
             f"{tower.label} tower {tower.state}" + (f", {tower.stage}" if tower.stage else "")
             for tower in self.job.towers
         ]
-        return f"Export {self.job.state.replace('_', ' ')}. {'; '.join(towers)}."
+        blessed = {True: " Release blessed.", False: " Release not blessed.", None: ""}[self.job.blessed]
+        return f"Export {self.job.state.replace('_', ' ')}. {'; '.join(towers)}.{blessed}"
 
 
 @dataclass(frozen=True, kw_only=True)

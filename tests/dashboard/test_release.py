@@ -1,0 +1,69 @@
+"""The verdict of the release gate on the pages of jobs."""
+
+from starlette.testclient import TestClient
+
+from exporter.reports.release_report import Finding
+from exporter.stages import Stage
+from jobs.model import Job
+from jobs.progress import fold_events
+from jobs.stores.memory_store import MemoryJobStore
+from service.dashboard.timeline import BarState, longest_of, timeline
+from tests.dashboard.sample import NASTY
+from tests.jobs.factories import (
+    AS_GOOD,
+    CONFIG_TEXT,
+    WORSE,
+    make_event,
+    make_gated_job,
+    make_job,
+    make_report,
+)
+
+
+def page_of(client: TestClient, store: MemoryJobStore, job: Job) -> str:
+    store.add(job, CONFIG_TEXT)
+    return " ".join(client.get(f"/jobs/{job.id}").text.split())
+
+
+def test_a_release_that_is_worse_is_shown_with_its_figures(client: TestClient, store: MemoryJobStore) -> None:
+    text = page_of(client, store, make_gated_job(make_report(AS_GOOD, WORSE)))
+    assert '<span class="pill failed">not blessed</span>' in text
+    assert "promoting it is refused without <code>force</code>" in text
+    cells = [">0.61<", ">0.7<", ">0.69<", ">900<", '<strong class="worse">failed</strong>']
+    places = [text.index(cell) for cell in cells]
+    assert places == sorted(places)  # one row, in the order of the columns
+    assert text.index("auc") < text.index(">ne<")  # what stands against it comes first
+    assert "Release not blessed." in text  # for screen readers
+    assert 'href="/jobs/0"' in text and "/diff" in text
+
+
+def test_a_blessed_release_is_shown_so_and_the_list_stays_quiet(
+    client: TestClient, store: MemoryJobStore
+) -> None:
+    text = page_of(client, store, make_gated_job(make_report(AS_GOOD)))
+    assert '<span class="pill succeeded">blessed</span>' in text and "it may be promoted" in text
+    assert "blessed" not in client.get("/").text
+
+
+def test_the_list_marks_releases_that_are_not_blessed(client: TestClient, store: MemoryJobStore) -> None:
+    store.add(make_gated_job(make_report(failure="the rows have no labels")), CONFIG_TEXT)
+    assert "not blessed" in client.get("/").text
+
+
+def test_a_job_without_a_gate_says_nothing_of_blessing(client: TestClient, store: MemoryJobStore) -> None:
+    text = page_of(client, store, make_job())
+    assert "lessed" not in text and "<h2>Release</h2>" not in text
+
+
+def test_what_an_attempt_reports_is_no_markup(client: TestClient, store: MemoryJobStore) -> None:
+    nasty = WORSE.model_copy(update={"subject": NASTY, "measure": NASTY, "detail": NASTY})
+    assert isinstance(nasty, Finding)
+    report = make_report(nasty).model_copy(update={"baseline": NASTY, "failure": NASTY})
+    assert NASTY not in page_of(client, store, make_gated_job(report))
+
+
+def test_judging_is_a_stage_of_the_timeline_once_it_has_begun() -> None:
+    user, item = fold_events(make_job(), [make_event("user", Stage.RELEASE)]).towers
+    bars = timeline(user, longest_of((user, item)))
+    assert (bars[-1].stage, bars[-1].state) == (Stage.RELEASE, BarState.RUNNING)
+    assert Stage.RELEASE not in item.stages
