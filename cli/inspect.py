@@ -6,11 +6,14 @@ from pathlib import Path
 
 from rich.table import Table
 
+from cli.verdict import describe_verdict
 from exporter.artifact.read import read_manifest, verify_artifact
+from exporter.artifact.reports import find_release_report
 from exporter.artifact.signing import VerifyingKey
 from exporter.coverage import TriedSizes
 from exporter.dtypes import Kernel, Precision
 from exporter.manifest import (
+    MANIFEST_NAME,
     DimEntry,
     Fp32Report,
     Manifest,
@@ -23,6 +26,7 @@ from exporter.manifest import (
 )
 from exporter.redaction import escape_deceptive
 from exporter.spec import IdWeights, Pass, SetPrecision
+from exporter.storage.open import open_store
 from service.client.options import non_empty
 from service.client.tables import console, sizes_text, table_of
 
@@ -70,12 +74,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(manifest.model_dump_json(indent=2))
         return 0
+    root = arguments.artifact.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
+    verdict = find_release_report(open_store(root), manifest.job_id)
     out = console()
     out.print(_overview(manifest))
     if verified:
         out.print(f"signed by the owner of {arguments.verify}; every file is the one that was signed")
     for tower in manifest.towers:
         for part in (*_interface(tower), *_history(tower)):
+            out.print(part)
+    if verdict is not None:
+        for part in describe_verdict(verdict.report, signed_manifest=verified):
             out.print(part)
     return 0
 
