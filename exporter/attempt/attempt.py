@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from exporter.distributed.fork_server import ForkServer
 from exporter.manifest import SourceRef, TowerEntry
 from exporter.outcome import ExportOutcome, Failure
 from exporter.reports.release_report import ReleasedArtifacts
@@ -39,6 +40,7 @@ class Attempt:
     obstacle: str = ""  # why its release cannot be judged, where that is known beforehand
     # Called with the outcome once it is published, and before its release is judged, which may take long.
     on_published: Callable[[ExportOutcome], None] = lambda outcome: None
+    runners: ForkServer | None = None  # of the processes that run packages; without it each starts by itself
     # Waits until the job certainly belongs to this attempt; returns for how long it does, None for ever.
     await_lease: Callable[[], timedelta | None] = lambda: None
 

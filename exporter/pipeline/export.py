@@ -124,7 +124,8 @@ def try_export_tower(
     diagnostics = Diagnostics(attempt.workspace / planned.name / DIAGNOSTICS)
     clock = StageClock(planned.name, on_stage, within=partial(limit_stage, attempt, planned.name))
     try:
-        with RunnerProcess(attempt.workspace) as runner:  # imports torch while the tower is opened
+        # Imports torch while the tower is opened, unless there is a server that has.
+        with RunnerProcess(attempt.workspace, server=attempt.runners) as runner:
             exported = export_tower(planned, attempt, config_text, clock, diagnostics, runner)
     except Exception as error:
         log.exception("tower_failed", extra={"tower": planned.name})

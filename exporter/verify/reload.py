@@ -1,7 +1,8 @@
 """The child process that loads packages and runs them; it imports torch and op libraries, no model code.
 
 Started by `exporter.verify.runner`. Reads one JSON request per line on stdin and answers each with one
-JSON line on stdout. Native code that crashes takes only this process with it.
+JSON line on stdout. Native code that crashes takes only this process with it. With the number of a socket as
+an argument it serves such processes, each a fork of this one.
 """
 
 import importlib
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from exporter.aoti.load import load_package
 from exporter.aoti.out_of_memory import as_out_of_memory
+from exporter.distributed.fork_server import serve
 from exporter.verify.observe import (
     THREADS,
     Behaviour,
@@ -288,4 +290,7 @@ def _write_reply(replies: TextIO, reply: RunReply) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.stdin, sys.stdout)
+    if len(sys.argv) > 1:  # the number of a socket with requests for processes
+        serve(int(sys.argv[1]), lambda: main(sys.stdin, sys.stdout))
+    else:
+        main(sys.stdin, sys.stdout)

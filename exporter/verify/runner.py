@@ -104,7 +104,8 @@ class PackageRunner:
                 self._runner = self._ahead
                 running.push(self._ahead)
             else:
-                self._runner = running.enter_context(RunnerProcess(self._scratch))
+                server = self._ahead.server if self._ahead is not None else None
+                self._runner = running.enter_context(RunnerProcess(self._scratch, server=server))
             self._send(self._setup)
             yield self
 

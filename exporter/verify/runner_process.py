@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
@@ -14,6 +14,7 @@ from typing import IO, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from exporter.distributed.fork_server import ForkedProcess, ForkServer
 from exporter.errors import PackageCrashed
 
 _CHILD = "exporter.verify.reload"
@@ -42,9 +43,15 @@ _WITHOUT_CREDENTIALS = (
     *(f"--unset={name}" for name in _CREDENTIALS),
     *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
 )
+_ENVIRONMENT = (*_WITHOUT_CREDENTIALS, _INPUT_CHECKS, _WAITING)
 _NEARLY_FULL = 16 << 20  # bytes that are free where a disk is as good as full
 CALL_LIMIT_S = 900.0  # default limit of one call, and of loading
 Reply = TypeVar("Reply", bound=BaseModel)
+
+
+def make_server() -> ForkServer:
+    """Return a server of the processes that run packages: it imports torch once for all of them."""
+    return ForkServer(["env", *_ENVIRONMENT, sys.executable, "-m", _CHILD])
 
 
 class RunnerProcess:
@@ -53,11 +60,13 @@ class RunnerProcess:
     The first `PackageRunner` that receives it uses it alone, and ends it.
     """
 
-    def __init__(self, scratch: Path, *, program: str = _CHILD) -> None:
+    def __init__(self, scratch: Path, *, program: str = _CHILD, server: ForkServer | None = None) -> None:
         """Prepare a process whose files go into a temporary folder below `scratch`, removed when it ends.
 
         `program` is the module that it runs; each line on its stdin is a request, each on its stdout a reply.
+        A `server` made by `make_server` forks it.
         """
+        self.server = server
         self._scratch = scratch
         self._program = program
         self._free = True
@@ -68,23 +77,7 @@ class RunnerProcess:
         with ExitStack() as starting:
             folder = tempfile.TemporaryDirectory(dir=self._scratch, prefix="run-")
             self.folder = Path(starting.enter_context(folder))
-            self.process = starting.enter_context(
-                subprocess.Popen(
-                    # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-                    [
-                        "env",
-                        *_WITHOUT_CREDENTIALS,
-                        _INPUT_CHECKS,
-                        _WAITING,
-                        f"TMPDIR={self.folder}",
-                        *(sys.executable, "-m", self._program),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                )
-            )
+            self.process = starting.enter_context(self._start())
             starting.callback(self._hang_up)
             assert self.process.stderr is not None
             self.listener = Thread(target=self._listen, args=(self.process.stderr,), daemon=True)
@@ -93,6 +86,18 @@ class RunnerProcess:
             starting.callback(self.process.kill)  # it holds nothing that would need a gentler end
             self._running = starting.pop_all()
         return self
+
+    def _start(self) -> AbstractContextManager[subprocess.Popen[str] | ForkedProcess]:
+        if self.server is not None:
+            return self.server.start(self.folder)
+        return subprocess.Popen(
+            # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
+            ["env", *_ENVIRONMENT, f"TMPDIR={self.folder}", sys.executable, "-m", self._program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -172,7 +177,7 @@ class RunnerProcess:
 class _TimeLimit:
     """The time until a process must have answered; it is killed if it has not."""
 
-    def __init__(self, seconds: float, process: subprocess.Popen[str]) -> None:
+    def __init__(self, seconds: float, process: subprocess.Popen[str] | ForkedProcess) -> None:
         self.seconds = seconds
         self.is_over = Event()
         self._process = process

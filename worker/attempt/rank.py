@@ -18,6 +18,7 @@ from structlog.contextvars import bind_contextvars
 from exporter.attempt.attempt import Attempt
 from exporter.construction.input_limits import InputLimits
 from exporter.distributed.fork_ranks import exit_process
+from exporter.distributed.fork_server import ForkServer
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
@@ -50,10 +51,16 @@ def main() -> None:
     exit_process(0)
 
 
-def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda report: report) -> None:
+def run_rank(
+    workspace: Path,
+    ranks: Ranks,
+    wrap_report: WrapReport = lambda report: report,
+    runners: ForkServer | None = None,
+) -> None:
     """Run one rank in this process.
 
-    `wrap_report` may wrap the function that reports stages: fault tests stop a rank there.
+    `wrap_report` may wrap the function that reports stages: fault tests stop a rank there. `runners` starts
+    the processes that run packages.
     """
     die_with_parent()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # one stream, so that marks and lines keep their order
@@ -75,6 +82,7 @@ def run_rank(workspace: Path, ranks: Ranks, wrap_report: WrapReport = lambda rep
         stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
         await_lease=partial(await_proof, workspace),
+        runners=runners,
         baseline=request.context.baseline,
         siblings=request.context.siblings,
         obstacle=request.context.obstacle,
