@@ -12,7 +12,7 @@ from cli.settings import ExportSettings
 from exporter.artifact.read import root_of
 from exporter.artifact.signing import VerifyingKey
 from exporter.errors import InvalidSpec
-from exporter.redaction import shorten
+from exporter.redaction import escape_deceptive, shorten
 from exporter.reports.comparison import Changes, Comparison, TableDiff
 from exporter.reports.comparison_text import share, summarise
 from exporter.reports.release_report import ReleasedArtifacts
@@ -192,7 +192,8 @@ def show(comparison: Comparison) -> None:
     """Print what differs: a line per subject, the first settings, and the tables that changed most."""
     out = console()
     for label, artifact in (("old", comparison.old), ("new", comparison.new)):
-        out.print(f"{label}: {artifact.job_id}, {artifact.family}, {artifact.created_at}, {artifact.uri}")
+        made = f"{artifact.job_id}, {artifact.family}, {artifact.created_at}, {artifact.uri}"
+        out.print(f"{label}: {escape_deceptive(made)}")
     if comparison.same:
         out.print("no differences in what is served")
     table = table_of("what", "difference", whole="what")

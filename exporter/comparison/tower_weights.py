@@ -1,7 +1,8 @@
 """Weights of two published towers: which are tables, and how far all others moved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 import torch
@@ -48,11 +49,8 @@ def read_tower(entry: TowerEntry, root: Path) -> TowerContents:
     weights = _all_weights(contents)
     tables: dict[str, PublishedTable] = {}
     if entry.tables is not None:
-        tables |= _sharded_tables(root, entry.tables.index.path)
-    maps = _id_maps(weights)
-    for table in entry.embeddings:
-        if table.path not in tables:
-            tables[table.path] = _packaged_table(table, weights, maps.get(table.name), entry)
+        tables |= read_sharded_tables(root, entry.tables.index.path)
+    tables |= take_tables([table for table in entry.embeddings if table.path not in tables], weights)
     if entry.declaration is not None:  # its manifest names no tables
         tables |= _large_matrices(weights)
     return TowerContents(
@@ -70,27 +68,45 @@ def _all_weights(contents: Mapping[str, PackageContents]) -> dict[str, Tensor]:
     return {name: tensor for each in contents.values() for name, tensor in each.weights.items()}
 
 
-def _id_maps(weights: dict[str, Tensor]) -> dict[str, RowsOfIds]:
-    """Take the maps of ids out of `weights`; return each by the name of its table, in which its path ends."""
+def take_tables(entries: Sequence[TableEntry], weights: dict[str, Tensor]) -> dict[str, PublishedTable]:
+    """Take the tables of these entries out of `weights`, and the maps of ids in front of them.
+
+    Raises:
+        InvalidArtifact: a table is not among the weights, or of another size.
+    """
+    maps = _take_id_maps(weights)
+    return {table.path: _take_table(table, weights, _map_of(table, maps)) for table in entries}
+
+
+def _take_id_maps(weights: dict[str, Tensor]) -> dict[str, RowsOfIds]:
+    """Return the maps of ids by their paths."""
     found = {}
     for name in [name for name in weights if name.endswith(f".{ID_MAP_IDS}")]:
         path = name.removesuffix(f".{ID_MAP_IDS}")
         ids_R, rows_R = weights.pop(name), weights.pop(f"{path}.{ID_MAP_ROWS}", None)
         if rows_R is not None:
-            found[path.rpartition(".")[2]] = RowsOfIds(ids=ids_R, rows=rows_R)
+            found[path] = RowsOfIds(ids=ids_R, rows=rows_R)
     return found
 
 
-def _packaged_table(
-    table: TableEntry, weights: dict[str, Tensor], ids: RowsOfIds | None, entry: TowerEntry
-) -> PublishedTable:
-    """Take the tensors of a table out of `weights`."""
+def _map_of(table: TableEntry, maps: Mapping[str, RowsOfIds]) -> RowsOfIds | None:
+    """Return the map whose path ends in the table's name and begins most like the table's path."""
+    named = [path for path in maps if path.rpartition(".")[2] == table.name]
+    return maps[max(named, key=lambda path: _count_shared(path, table.path))] if named else None
+
+
+def _count_shared(path: str, other: str) -> int:
+    """Return the number of parts with which both paths begin."""
+    pairs = zip(path.split("."), other.split("."), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _take_table(table: TableEntry, weights: dict[str, Tensor], ids: RowsOfIds | None) -> PublishedTable:
     found = {part: weights.pop(f"{table.path}.{part}", None) for part in _PARTS}
     tensors = {part: tensor for part, tensor in found.items() if tensor is not None}
     if not tensors or any(tensor.shape[0] != table.rows for tensor in tensors.values()):
         raise InvalidArtifact(
-            f"the {entry.name} tower's packages have no table {table.path} of {table.rows:,} rows, which the "
-            "manifest names",
+            f"the packages have no table {table.path} of {table.rows:,} rows, which the manifest names",
             hint="export again; the artifact was changed or made by another version",
             where=table.path,
         )
@@ -129,7 +145,12 @@ def _large_matrices(weights: dict[str, Tensor]) -> dict[str, PublishedTable]:
     return found
 
 
-def _sharded_tables(root: Path, index: str) -> dict[str, PublishedTable]:
+def read_sharded_tables(root: Path, index: str) -> dict[str, PublishedTable]:
+    """Open the tables whose shards a `tables.json` below `root` names, by path.
+
+    Raises:
+        InvalidArtifact: a file does not have the rows that it should have.
+    """
     files, found = RowFiles(), {}
     for table in read_tables(root / check_path(index)).tables:
         pieces = []
