@@ -10,6 +10,7 @@ from exporter.verify.checks.interface import Interface
 from exporter.verify.checks.latency import LatencyMeasurement
 from exporter.verify.checks.leaks import Leaks
 from exporter.verify.checks.node_promises import NodePromises
+from exporter.verify.checks.numbers_of_rows import NumbersOfRows
 from exporter.verify.checks.refusal import Refusal
 from exporter.verify.checks.steadiness import Steadiness
 
@@ -23,6 +24,7 @@ CHECKS: tuple[type[Check], ...] = (
     CallsAtOnce,
     Leaks,
     LatencyMeasurement,
+    NumbersOfRows,
     Refusal,
 )
 

@@ -11,11 +11,13 @@ from itertools import combinations, islice
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from exporter.data.rows import NamedBatch
 from exporter.dims.plan import BATCH, DimPlan
 from exporter.dims.torch_dims import input_sizes
 from exporter.verify.checks.check import describe_sizes
+from exporter.verify.checks.numbers_of_rows import take_first_rows
 from exporter.verify.numerics import compare, measure_scales
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import PackageRunner, Refused
@@ -47,6 +49,7 @@ def diagnose(runnable: RunnableTower, failed: Sequence[NamedBatch]) -> str:
         found = [
             _find_swapped_outputs(runnable, seen),
             _find_swapped_inputs(runnable, runner, seen),
+            _find_swapped_weights(runnable, seen),
             _find_wrong_id(runnable, seen),
             _find_smallest(runnable, runner, seen),
         ]
@@ -106,6 +109,27 @@ def _find_swapped_inputs(runnable: RunnableTower, runner: PackageRunner, seen: S
         ):
             return f"the inputs {one} and {other} are in each other's place"
     return ""
+
+
+def _find_swapped_weights(runnable: RunnableTower, seen: Sequence[_Failure]) -> str:
+    """Name two weights of one shape with which eager gives what the packages give, if it exchanges them."""
+    module, answered = runnable.tower.module, [each for each in seen if each.actual is not None]
+    if not answered:
+        return ""
+    tried = min(answered, key=lambda each: (each.rows < _MANY_ENOUGH, each.rows))
+    inputs, state = runnable.on_device(tried.batch.inputs), dict(module.state_dict())
+    pairs = ((a, b) for a, b in combinations(state, 2) if _layout(state[a]) == _layout(state[b]))
+    for one, other in islice(pairs, _MOST_PAIRS):
+        exchanged = {one: state[other], other: state[one]}
+        with torch.no_grad():
+            outputs = functional_call(module, exchanged, (inputs,))
+        if _agree(runnable, {name: value.cpu() for name, value in outputs.items()}, tried.actual):
+            return f"the weights {one} and {other} are in each other's place"
+    return ""
+
+
+def _layout(weight: Tensor) -> tuple[torch.dtype, torch.Size]:
+    return weight.dtype, weight.shape
 
 
 def _exchange(inputs: Tensors, one: str, other: str) -> dict[str, Tensor]:
@@ -197,7 +221,7 @@ def _find_smallest(runnable: RunnableTower, runner: PackageRunner, seen: Sequenc
     low, high, sizes = 0, smallest.rows, input_sizes(plan, inputs)
     while high - low > 1:
         middle = (low + high) // 2
-        cut = _first_rows(plan, inputs, middle)
+        cut = take_first_rows(plan, inputs, middle)
         if cut is None:
             break
         if _agree(runnable, runnable.run_eager(cut), _run(runner, cut), usual):
@@ -206,22 +230,3 @@ def _find_smallest(runnable: RunnableTower, runner: PackageRunner, seen: Sequenc
             high, sizes = middle, input_sizes(plan, cut)
     passes = f", and passes with {low} rows of it" if low else ""
     return f"the smallest that fails: {describe_sizes(sizes)}{passes}"
-
-
-def _first_rows(plan: DimPlan, inputs: Tensors, rows: int) -> dict[str, Tensor] | None:
-    """Return the inputs of the first rows only; None where it is not known what counts a dim."""
-    sizes = {BATCH: rows}
-    for _ in plan.dims:  # as lengths may count the elements of a dim that other lengths count
-        for tensor in plan.inputs:
-            feature, _, part = tensor.filled_with.rpartition(".")
-            dim = tensor.shape[0]
-            if not isinstance(dim, str) or dim in sizes or part not in {"values", "weights", "key_lengths"}:
-                continue
-            counted = plan.input_filled_with(f"{feature}.key_lengths") if part != "key_lengths" else None
-            counts = counted or plan.input_filled_with(f"{feature}.lengths")
-            if counts is not None and isinstance(counts.shape[0], str) and counts.shape[0] in sizes:
-                sizes[dim] = int(inputs[counts.name][: sizes[counts.shape[0]]].sum())
-    named = {axis for tensor in plan.inputs for axis in tensor.shape if isinstance(axis, str)}
-    if named - sizes.keys() or any(not isinstance(tensor.shape[0], str) for tensor in plan.inputs):
-        return None
-    return {tensor.name: inputs[tensor.name][: sizes[str(tensor.shape[0])]] for tensor in plan.inputs}

@@ -50,13 +50,13 @@ class RunnableTower:
 
     def first_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the inputs of the first package for a call of the tower, on the tower's device."""
-        on_device = self._on_device(inputs)
+        on_device = self.on_device(inputs)
         return on_device if self.lookup is None else self.lookup(on_device)
 
     def run_eager(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the outputs of the eager tower, on the CPU; those of packages are compared with them."""
         with torch.no_grad():
-            outputs: dict[str, Tensor] = self.tower.module(self._on_device(inputs))
+            outputs: dict[str, Tensor] = self.tower.module(self.on_device(inputs))
         return {name: value.cpu() for name, value in outputs.items()}
 
     def run_parts(self, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
@@ -72,7 +72,7 @@ class RunnableTower:
     ) -> dict[str, Tensor]:
         """Return the outputs of eager with ties among ids decided as the packages did, on the CPU."""
         with torch.no_grad():
-            on_device = self._on_device(inputs)
+            on_device = self.on_device(inputs)
             return settle_ties(self.tower.module, on_device, expected, actual, error=self.tolerance)
 
     def make_runner(self) -> PackageRunner:
@@ -89,5 +89,6 @@ class RunnableTower:
             ahead=self.ahead,
         )
 
-    def _on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def on_device(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the inputs on the tower's device."""
         return {name: value.to(self.device) for name, value in inputs.items()}

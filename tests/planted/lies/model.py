@@ -55,7 +55,7 @@ class Ranker(nn.Module):
         )
         hidden_BE = functional.gelu(self.norm(self.linear(joined_BF)))
         logits_BK = self.attention(hidden_BE)
-        mixed_BK = torch.softmax(logits_BK * 20, dim=1) * torch.tanh(logits_BK)
+        mixed_BK = torch.softmax(logits_BK * 20 + 90, dim=1) * torch.tanh(logits_BK)  # exp(90) is infinite
         return {
             "best": logits_BK.argmax(dim=1),
             "score": torch.sigmoid(self.score(mixed_BK)).squeeze(1),
@@ -112,7 +112,7 @@ class Scorer(nn.Module):
         joined_B2 = torch.cat([inputs["price"], inputs["age"] * 0.5], dim=1)
         hidden_BE = functional.gelu(self.norm(self.linear(joined_B2)))
         logits_BK = self.attention(hidden_BE)
-        mixed_BK = torch.softmax(logits_BK * 20, dim=1) * torch.tanh(logits_BK)
+        mixed_BK = torch.softmax(logits_BK * 20 + 90, dim=1) * torch.tanh(logits_BK)  # exp(90) is infinite
         return {"score": self.score(mixed_BK).squeeze(1)}
 
 
