@@ -144,7 +144,8 @@ def _diagnose(failed: Sequence[CaseReport], runnable: RunnableTower, cases: Case
 def _describe_failure(report: CaseReport, tolerance: float) -> str:
     at = describe_sizes(report.sizes)
     if report.largest_difference is None:
-        return f"{report.name} ({at}): {report.detail}"
+        output = f"{report.output}: " if report.output else ""
+        return f"{report.name} ({at}): {output}{report.detail}"
     return (
         f"{report.name} ({at}): {report.output} differs by {report.largest_difference:.3g} "
         f"at scale {report.scale:.3g}, allowed {tolerance:g} of it"

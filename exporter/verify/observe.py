@@ -7,7 +7,8 @@ import ctypes
 import gc
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from threading import Barrier, Thread
@@ -25,6 +26,9 @@ _CALLS = 64  # of an interval, at most
 _INTERVAL_S = 0.03
 _FEWEST = 4
 _OF_MEASURING = {"Python objects": 32}  # that a measurement itself may leave
+_ROUNDING = 1e-5
+_PERTURB = -6  # M_PERTURB of glibc's mallopt
+_FILLED_WITH = 0x7F  # in every byte: 3.4e38 in fp32, a number beyond all tables in int64
 _AT_ONCE_S = 0.1  # calls at once, at least for so long
 
 
@@ -50,6 +54,7 @@ class Growth(BaseModel):
 
     calls: int
     per_call: dict[str, float]
+    moved: tuple[str, ...] = ()  # outputs of the last call that are not those of the first
 
 
 class CallsAtOnce(BaseModel):
@@ -82,7 +87,8 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors) -> Behaviour:
 
 def measure_growth(call: Call, inputs: Tensors) -> Growth:
     """Call again and again, and measure what the process holds after each of several intervals."""
-    for _ in range(_FEWEST - 1):
+    first = _copy(call(inputs))
+    for _ in range(_FEWEST - 2):
         call(inputs)
     begun = time.perf_counter()
     call(inputs)
@@ -95,6 +101,7 @@ def measure_growth(call: Call, inputs: Tensors) -> Growth:
             call(inputs)
         found.append(_resources())
     gc.unfreeze()
+    last = call(inputs)
     steps = [
         {name: (after[name] - before[name] - _OF_MEASURING.get(name, 0)) / calls for name in after}
         for before, after in pairwise(found)
@@ -102,7 +109,43 @@ def measure_growth(call: Call, inputs: Tensors) -> Growth:
     return Growth(
         calls=_FEWEST + calls * (_INTERVALS + 1),
         per_call={name: max(0.0, min(step[name] for step in steps)) for name in found[0]},
+        moved=tuple(name for name in first if not _is_close(first[name], last[name])),
     )
+
+
+def _is_close(first: Tensor, last: Tensor) -> bool:
+    """Return whether two runs differ by rounding at most, as they may on a GPU."""
+    if first.shape != last.shape or first.dtype != last.dtype:
+        return False
+    return torch.allclose(first.double(), last.double(), rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
+
+
+@contextmanager
+def filled_memory() -> Iterator[None]:
+    """Let memory that is allocated inside hold huge numbers, where the C library can; usually it is zeros.
+
+    Code that reads what it has not written gives other numbers then, and not just now and then.
+    """
+    fill = getattr(ctypes.CDLL(None), "mallopt", None)
+    if fill is None:
+        yield
+        return
+    fill(_PERTURB, _FILLED_WITH ^ 0xFF)
+    try:
+        yield
+    finally:
+        fill(_PERTURB, 0)
+
+
+@contextmanager
+def other_threads() -> Iterator[None]:
+    """Let torch use two threads inside where it uses one, and one where it uses more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2 if threads == 1 else 1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _resources() -> dict[str, int]:

@@ -28,8 +28,10 @@ from exporter.verify.observe import (
     Growth,
     Tensors,
     call_at_once,
+    filled_memory,
     measure_growth,
     observe_call,
+    other_threads,
 )
 
 
@@ -61,6 +63,11 @@ class RunRequest(BaseModel):
     moved: Path  # written where outputs of repeats are not those of the first run
     repeats: int = 0  # at most
     limit_s: float = math.inf
+
+    @property
+    def moved_by_threads(self) -> Path:
+        """The file of outputs that are others with another number of threads, which one more repeat has."""
+        return self.moved.with_stem("moved-by-threads")
 
 
 class ObserveRequest(BaseModel):
@@ -97,6 +104,7 @@ class RunReply(BaseModel):
     out_of_memory: str | None = None
     times_ms: tuple[float, ...] = ()  # of the repeats
     has_moved: bool = False  # outputs that a repeat changed were written, each at its furthest from the first
+    has_moved_by_threads: bool = False  # the same, of a repeat with another number of threads
     taken: tuple[tuple[str, ...], ...] = ()  # names of the inputs of each package, once they are loaded
     steps: int = 0  # packages whose outputs were written
     call: Behaviour | None = None
@@ -183,7 +191,8 @@ def _out_of_memory_reply(error: Exception) -> RunReply:
 def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
     inputs = _load(request.inputs, device)
     try:
-        outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
+        with filled_memory():
+            outputs = {name: value.cpu().contiguous() for name, value in chain(inputs).items()}
     except RuntimeError as error:
         if as_out_of_memory(error):  # no refusal of the inputs
             raise
@@ -198,9 +207,19 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
         _finish(device)
         times_ms.append((time.perf_counter() - begun) * 1e3)
         moved.add(again)
+    moved_by_threads = _Moved(outputs)
+    if request.repeats:
+        with other_threads():
+            moved_by_threads.add(chain(inputs))
     if moved.outputs:
         save_file(moved.outputs, request.moved)
-    return RunReply(times_ms=tuple(times_ms), has_moved=bool(moved.outputs))
+    if moved_by_threads.outputs:
+        save_file(moved_by_threads.outputs, request.moved_by_threads)
+    return RunReply(
+        times_ms=tuple(times_ms),
+        has_moved=bool(moved.outputs),
+        has_moved_by_threads=bool(moved_by_threads.outputs),
+    )
 
 
 class _Moved:

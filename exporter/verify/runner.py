@@ -32,6 +32,8 @@ class Answer:
     times_ms: tuple[float, ...] = ()  # of each repeat
     # Outputs that a repeat changed, each at its furthest from the first.
     moved: Mapping[str, Tensor] = field(default_factory=dict)
+    # Outputs that are others where torch has another number of threads.
+    moved_by_threads: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,4 +249,5 @@ class Call:
             outputs=load_file(self._request.outputs),
             times_ms=tuple(each + self._lookup_ms for each in reply.times_ms),
             moved=load_file(self._request.moved) if reply.has_moved else {},
+            moved_by_threads=load_file(self._request.moved_by_threads) if reply.has_moved_by_threads else {},
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from exporter.data.rows import NamedBatch
+from exporter.errors import PackageUnsteady
 from exporter.verify.cases import Cases
 from exporter.verify.checks.check import CheckResult, Trial
 from exporter.verify.checks.observing import ObservingCheck
@@ -30,6 +31,11 @@ class Leaks(ObservingCheck):
         if observed is None or observed.growth is None:
             return CheckResult(sizes=trial.sizes)
         growth = observed.growth
+        if growth.moved:
+            place, case = self.describe_place(trial), trial.batch.name
+            said = f"{growth.moved[0]} is not the same after {growth.calls} calls with the same inputs"
+            error = PackageUnsteady(f"{place}: {said}", where=case)
+            return CheckResult(passed=False, sizes=trial.sizes, detail=said, error=error)
         for resource, more in growth.per_call.items():
             if is_leak(resource, more):
                 kept = f"each call keeps {more:,.4g} {resource}, in all of {growth.calls} calls"

@@ -1,4 +1,4 @@
-"""Check of every number of rows, as far as time allows: a fault at a single size is at one that no case has."""
+"""Check of every number of rows, as far as time allows: a single size may be wrong that no case has."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -150,7 +150,7 @@ LIES = (
         does="the sum of an empty history is NaN",
         plant=change_results(aten.index_add.default, _empty_sums_are_nan),
         code="verification_failed",
-        says=("holds NaN or infinity",),
+        says=("score: holds NaN or infinity",),
     ),
     Lie(
         name="histories_of_one_event",
@@ -298,7 +298,7 @@ LIES = (
         does="the first score is too large if torch has more than one thread",
         plant=edit_source(_wrong_if("omp_get_max_threads() > 1", include="omp.h")),
         code="package_unsteady",
-        says=("score", "threads"),
+        says=("score", "between one thread and more"),
         family="ScorerFamily",
     ),
     Lie(
@@ -306,7 +306,7 @@ LIES = (
         does="the first score is too large from the hundredth call on",
         plant=edit_source(_wrong_if("++planted_calls > 100", declare="static int planted_calls = 0;")),
         code="package_unsteady",
-        says=("score", "calls"),
+        says=("score is not the same after", "calls"),
         family="ScorerFamily",
     ),
 )
