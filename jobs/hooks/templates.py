@@ -11,7 +11,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
 
 from exporter.spec import ExportSpec
-from exporter.storage.uris import climbs, forms_of, is_pattern
+from exporter.storage.uris import GATE_ROWS, climbs, forms_of, is_pattern
 from jobs.hooks.callback_url import require_callback_url
 from jobs.hooks.errors import CallbackRefused, TriggerUnfilled
 from jobs.hooks.training import TrainingEvent
@@ -54,6 +54,12 @@ class ExportTemplate(ExportRequest):
     callback_url: CallbackUrl | None = None
 
     @model_validator(mode="after")
+    def _rows_of_the_gate_can_be_filled(self) -> Self:
+        if (uri := self.gate_rows_uri) is not None:
+            _require_known_placeholders(uri)
+        return self
+
+    @model_validator(mode="after")
     def _callback_can_be_sent_to(self) -> Self:
         if self.callback_url is not None:
             try:
@@ -72,6 +78,8 @@ class ExportTemplate(ExportRequest):
         for name in _TEMPLATE_FIELDS:
             if fields[name] is not None:
                 fields[name] = _fill_text(fields[name], event, name)
+        if (gate := fields["release_gate"]) is not None and gate["rows_uri"] is not None:
+            gate["rows_uri"] = _fill_text(gate["rows_uri"], event, GATE_ROWS)
         fields["labels"] = {
             name: _fill_text(text, event, f"labels.{name}") for name, text in self.labels.items()
         }
@@ -92,7 +100,7 @@ _TEMPLATE_FIELDS = (
     "output_uri",
     "model",
 )
-_ROW_FIELDS = ("item_input_uri", "sample_input_uri")
+_ROW_FIELDS = ("item_input_uri", "sample_input_uri", GATE_ROWS)
 assert set(_TEMPLATE_FIELDS) <= {*ExportSpec.model_fields, "model"}
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from exporter.outcome import ExportOutcome, Failure
@@ -67,6 +68,12 @@ def hang(pids: Path) -> None:
     time.sleep(600)
 
 
+PUBLISHING: dict[str, Callable[[Path], None]] = {  # what follows the publication
+    "publish": lambda pids: None,
+    "publish-and-hang": hang,  # as ranks that judge their release
+}
+
+
 def main() -> None:
     behaviour, pids, workspace = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     attempt = AttemptFile.model_validate_json((workspace / "attempt.json").read_text())
@@ -85,8 +92,9 @@ def main() -> None:
     elif behaviour == "fail-item" and attempt.spec.towers is None:
         leave_evidence(workspace / TowerName.ITEM)
         end(workspace, make_outcome(failed={TowerName.ITEM: make_failure()}))
-    elif behaviour == "publish":
+    elif behaviour in PUBLISHING:
         end(workspace, publish(attempt))
+        PUBLISHING[behaviour](pids)
     elif behaviour == "publish-swapped":
         outcome = publish(attempt)
         manifest = Path(attempt.spec.output_uri, attempt.job_id, "manifest.json")

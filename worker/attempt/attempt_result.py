@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from exporter.outcome import ExportOutcome, Failure
 from exporter.redaction import redact_and_escape
+from exporter.reports.release_report import ReleaseReport
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ AttemptResult = Finished | NoOutcome | Cancelled | HandedBack
 
 
 def redact_failures(secrets: Sequence[str], result: AttemptResult) -> AttemptResult:
-    """Return the result with every occurrence of `secrets` removed from the texts of its failures."""
+    """Return the result with every occurrence of `secrets` removed from its failures and its verdict."""
 
     def clean(failure: Failure | None) -> Failure | None:
         if failure is None:
@@ -50,11 +51,22 @@ def redact_failures(secrets: Sequence[str], result: AttemptResult) -> AttemptRes
             towers = tuple(
                 each.model_copy(update={"failure": clean(each.failure)}) for each in outcome.towers
             )
-            return Finished(outcome.model_copy(update={"failure": clean(outcome.failure), "towers": towers}))
+            release = outcome.release and _redact_report(outcome.release, secrets)
+            edited = {"failure": clean(outcome.failure), "towers": towers, "release": release}
+            return Finished(outcome.model_copy(update=edited))
         case NoOutcome(failure):
             return NoOutcome(clean(failure) or failure)
         case _:
             return result
+
+
+def _redact_report(report: ReleaseReport, secrets: Sequence[str]) -> ReleaseReport:
+    findings = tuple(
+        each.model_copy(update={"detail": redact_and_escape(each.detail, secrets)})
+        for each in report.findings
+    )
+    failure = redact_and_escape(report.failure, secrets)
+    return report.model_copy(update={"findings": findings, "failure": failure})
 
 
 def forbid_retries(result: AttemptResult) -> AttemptResult:

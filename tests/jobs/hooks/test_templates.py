@@ -101,3 +101,13 @@ def test_an_event_may_name_a_pattern_where_it_names_the_whole() -> None:
 def test_a_harmless_name_is_filled_as_it_stands(model: str) -> None:
     request = make_template().fill(make_training_event(model=model))
     assert request.output_uri == f"s3://out/{model}/11"
+
+
+def test_an_event_fills_the_rows_of_the_release_gate() -> None:
+    template = make_template(release_gate={"rows_uri": "s3://rows/{data.labels.region}/{data.step}.parquet"})
+    assert template.fill(make_training_event()).gate_rows_uri == "s3://rows/eu/11.parquet"
+
+
+def test_rows_of_a_release_gate_that_no_event_can_fill_are_refused_when_put() -> None:
+    with pytest.raises(ValidationError, match="placeholder"):
+        make_template(release_gate={"rows_uri": "s3://rows/{step}.parquet"})

@@ -13,7 +13,7 @@ from jobs.diagnostics.logs import MemoryLogs
 from jobs.lease.leases import claim
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
-from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, WORSE, make_job, make_report
 from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.attempt_result import Finished, NoOutcome, redact_failures
 from worker.launch import CommandLauncher
@@ -26,7 +26,10 @@ def test_what_the_worker_knows_as_a_secret_is_in_no_failure() -> None:
     )
     broken = redact_failures(["planted-secret"], NoOutcome(failure))
     finished = redact_failures(["planted-secret"], Finished(ExportOutcome(failure=failure)))
-    assert "planted" not in f"{broken} {finished}"
+    finding = WORSE.model_copy(update={"detail": "with planted-secret"})
+    judged = ExportOutcome(release=make_report(finding, failure="with planted-secret"))
+    blessed = redact_failures(["planted-secret"], Finished(judged))
+    assert "planted" not in f"{broken} {finished} {blessed}"
 
 
 @pytest.mark.parametrize("swapped", [False, True])
