@@ -29,6 +29,7 @@ class RequestFile(Frozen):
     """requests/<key>.json: the fingerprints of the graphs that a request was traced to."""
 
     layout: int
+    key: str = ""  # of the request: a file of another one, under this name, is none
     fingerprints: tuple[str, ...]
 
 
@@ -44,6 +45,7 @@ class CodeCache:
         self._store = store
         self._folder = folder
         self._limit = limit
+        self.dropped: list[str] = []  # entries that could not be used and were removed, and why
 
     def find_request(self, key: str) -> tuple[ProgramCode, ...]:
         """Return the code of every part of a request, or nothing unless all parts are there."""
@@ -53,7 +55,10 @@ class CodeCache:
         try:
             request = RequestFile.model_validate_json(data)
         except ValidationError:
-            self._remove(_request_name(key))
+            self._drop(_request_name(key), "it is damaged")
+            return ()
+        if request.key != key:
+            self._drop(_request_name(key), f"it is of request {request.key[:12] or 'unknown'}")
             return ()
         found = (
             [self.find_graph(each) for each in request.fingerprints] if request.layout == LAYOUT else [None]
@@ -67,14 +72,14 @@ class CodeCache:
             return None
         code = unpack_entry(data, fingerprint)
         if code is None:  # as keys are written once, it would block a sound entry
-            self._remove(_entry_name(fingerprint))
+            self._drop(_entry_name(fingerprint), "it is damaged, or of another graph")
         return code
 
     def store(self, key: str, codes: Sequence[ProgramCode]) -> None:
         """Store the code of a request, which must have passed the gate."""
         for code in codes:
             self._write(_entry_name(code.fingerprint), pack_entry(code))
-        request = RequestFile(layout=LAYOUT, fingerprints=tuple(code.fingerprint for code in codes))
+        request = RequestFile(layout=LAYOUT, key=key, fingerprints=tuple(code.fingerprint for code in codes))
         if self._read(_request_name(key)) != (data := request.model_dump_json().encode()):
             self._remove(_request_name(key))
             self._write(_request_name(key), data)
@@ -84,6 +89,10 @@ class CodeCache:
         """Remove a request and its code, which turned out to be wrong."""
         for name in (_request_name(key), *(_entry_name(code.fingerprint) for code in codes)):
             self._remove(name)
+
+    def _drop(self, name: str, why: str) -> None:
+        self.dropped.append(f"{name[:30]}…: {why}")
+        self._remove(name)
 
     def _read(self, name: str) -> bytes | None:
         with _log_failures("read"):

@@ -34,6 +34,11 @@ class Index(Frozen):
     state: dict[str, str]
     outputs: tuple[TensorEntry, ...]
     op_libraries: tuple[str, ...]
+    own_digest: str = ""  # of all that is above
+
+    def digest(self) -> str:
+        """Return the sha256 of these facts, without the digest itself."""
+        return hashlib.sha256(self.model_dump_json(exclude={"own_digest"}).encode()).hexdigest()
 
 
 def pack_entry(code: ProgramCode) -> bytes:
@@ -48,6 +53,7 @@ def pack_entry(code: ProgramCode) -> bytes:
         outputs=code.outputs,
         op_libraries=code.op_libraries,
     )
+    index = index.model_copy(update={"own_digest": index.digest()})
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_INDEX, index.model_dump_json())
@@ -72,7 +78,8 @@ def unpack_entry(data: bytes, fingerprint: str) -> ProgramCode | None:
             index = Index.model_validate_json(archive.read(_INDEX))
             members = {name: archive.read(name) for name in index.digests}
         digests = {name: hashlib.sha256(member).hexdigest() for name, member in members.items()}
-        if (index.layout, index.fingerprint, index.digests) != (LAYOUT, fingerprint, digests):
+        facts = (index.layout, index.fingerprint, index.digests, index.own_digest)
+        if facts != (LAYOUT, fingerprint, digests, index.digest()):
             return None
         code = CompiledCode(
             files={

@@ -42,6 +42,7 @@ class IndexResult(BaseModel):
     seconds: float
     peak_memory_bytes: int
     sha256: str  # of the file that was read back and checked
+    parts_sha256: tuple[str, ...]  # of the files of vectors that it was checked against
 
 
 class IndexReply(BaseModel):

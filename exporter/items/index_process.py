@@ -8,6 +8,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 import faiss
@@ -57,8 +58,6 @@ def build(request: IndexRequest, report: Report) -> IndexResult:
     if index.ntotal != request.rows:
         raise IndexFailed(f"the index holds {index.ntotal} vectors of {request.rows} items")
     require_same_items(index, request)
-    with request.output.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     report(_ADDED, "index: recall against exact search")
     recall = measure_recall(index, request, seed=_SEED)
     return IndexResult(
@@ -67,8 +66,14 @@ def build(request: IndexRequest, report: Report) -> IndexResult:
         queries=recall.queries,
         seconds=round(time.monotonic() - start, 3),
         peak_memory_bytes=peak_bytes(),
-        sha256=digest,
+        sha256=_digest(request.output),
+        parts_sha256=tuple(_digest(part) for part in request.parts),
     )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _create_index(request: IndexRequest) -> faiss.Index:

@@ -1,5 +1,6 @@
 """Materialise the vectors of all items by the verified package, check a sample, and build an index."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from exporter.items.read_back import ComputedItems
 from exporter.items.sample import sample_places
 from exporter.items.stream import WrittenVectors, encode_calls, write_vectors
 from exporter.items.vector_files import read_rows
-from exporter.manifest import VECTOR_COLUMN, IndexEntry, VectorsEntry
+from exporter.manifest import VECTOR_COLUMN, FileRef, IndexEntry, VectorsEntry
 from exporter.spec import TowerName
 from exporter.stages import Progress
 from exporter.verify.numerics import Difference, compare
@@ -62,17 +63,18 @@ def materialise_items(
         computed,
         _scale_progress(progress, begin=0.0, end=share),
     )
+    files = {_artifact_path(tower, path, folder): path for path in written.parts}
+    refs = tuple(file_ref(path, local) for path, local in files.items())  # of what is read back below
     progress(share, f"vectors: all read back, and {len(sample):,} of them against eager")
     computed.require_written(written.parts, plan.items.source, plan.items.ids.column)
     difference = compare_with_eager(plan, runnable, written)
     index = None
     if plan.index is not None:
         rest = _scale_progress(progress, begin=share + _CHECK, end=1.0)
-        index = _build_index_entry(plan, tower, written, folder / "index", rest)
-    files = {_artifact_path(tower, path, folder): path for path in written.parts}
+        index = _build_index_entry(plan, tower, refs, written, folder / "index", rest)
     items = plan.items
     entry = VectorsEntry(
-        files=tuple(file_ref(path, local) for path, local in files.items()),
+        files=refs,
         rows=items.ids.rows,
         id_column=items.ids.column,
         id_type=str(items.ids.kind),
@@ -127,7 +129,12 @@ def compare_with_eager(plan: VectorsPlan, runnable: RunnableTower, written: Writ
 
 
 def _build_index_entry(
-    plan: VectorsPlan, tower: TowerName, written: WrittenVectors, folder: Path, progress: Progress
+    plan: VectorsPlan,
+    tower: TowerName,
+    refs: Sequence[FileRef],
+    written: WrittenVectors,
+    folder: Path,
+    progress: Progress,
 ) -> IndexEntry:
     assert plan.index is not None, "asked to build an index"
     folder.mkdir()
@@ -146,6 +153,8 @@ def _build_index_entry(
     file = file_ref(_artifact_path(tower, output, folder.parent), output)
     if file.sha256 != built.sha256:
         raise IndexFailed(f"{file.path} is not the index that was checked against the item vectors")
+    if built.parts_sha256 != tuple(ref.sha256 for ref in refs):
+        raise IndexFailed(f"{file.path} was built over other files of vectors than {refs[0].path}")
     return IndexEntry(
         file=file,
         parameters=plan.index,

@@ -119,7 +119,8 @@ def _build(
     with clock.stage(Stage.TRACE) as progress:
         if cache is not None and not request.passes:  # a pass edits the traced program
             found = cache.find_request(request.cache_key)
-        note = no_cache or _misfit(request, found)
+        dropped = f"; dropped of it: {'; '.join(cache.dropped)}" if cache and cache.dropped else ""
+        note = no_cache or _misfit(request, found, dropped)
         traced = _trace(request, progress) if note else None
         if traced is None:
             progress(1.0, "skipped: warm, the code of an equal request is reused")
@@ -138,10 +139,10 @@ def _build(
         )
 
 
-def _misfit(request: PackagingRequest, found: Sequence[ProgramCode]) -> str:
+def _misfit(request: PackagingRequest, found: Sequence[ProgramCode], dropped: str) -> str:
     """Return why the cache's code of an equal request cannot be used for these weights; empty if it can."""
     if not found:
-        return "the code cache has no code of this request"
+        return f"the code cache has no code of this request{dropped}"
     parts = request.parts
     if len(parts) != len(found):
         return f"the code cache has {len(found)} packages of this request, and it takes {len(parts)}"

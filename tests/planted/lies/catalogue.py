@@ -1,9 +1,9 @@
 """All lies, by what they are about."""
 
-from tests.planted.lies import about_code
+from tests.planted.lies import about_cache, about_calls, about_code, about_publishing
 from tests.planted.lies.lie import Lie
 
-LIES: tuple[Lie, ...] = (*about_code.LIES,)
+LIES: tuple[Lie, ...] = (*about_code.LIES, *about_cache.LIES, *about_calls.LIES, *about_publishing.LIES)
 
 
 def lie_named(name: str) -> Lie:

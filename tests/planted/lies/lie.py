@@ -24,6 +24,8 @@ class Lie:
     smallest: str = ""  # the operator that the smallest case is about, where one exists
     spec: Mapping[str, object] = field(default_factory=dict)  # fields of the request beside the model's
     warm: bool = False  # an honest export of the same request comes before it, and fills the code cache
+    reuses: bool = False  # code of other exports of this model: the lie is about steps behind the compiler
+    recovers: bool = False  # the export goes on without what is wrong, and says so in the entry's code_note
     fast: bool = False  # in the ordinary suite as well
 
 

@@ -129,7 +129,32 @@ class ScorerFamily(Family):
         return Scorer()
 
 
-MODULES: dict[str, type[nn.Module]] = {"RankerFamily": Ranker, "ScorerFamily": Scorer}
+class Item(nn.Module):
+    """One vector of an item's two numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, _WIDTH)
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        joined_B2 = torch.cat([inputs["price"], inputs["age"]], dim=1)
+        return {"vector": torch.tanh(self.linear(joined_B2))}
+
+
+class ItemFamily(Family):
+    """Offers `Item`, whose vectors can be materialised."""
+
+    def towers(self, config: str) -> list[TowerDeclaration]:
+        numbers = [
+            InputDeclaration(name=name, dtype="float32", shape=("batch", 1)) for name in ("price", "age")
+        ]
+        return [TowerDeclaration(name=TowerName.ITEM, inputs=numbers)]
+
+    def build(self, config: str, tower: TowerName) -> nn.Module:
+        return Item()
+
+
+MODULES: dict[str, type[nn.Module]] = {"RankerFamily": Ranker, "ScorerFamily": Scorer, "ItemFamily": Item}
 
 
 def source_of(family: str) -> str:
@@ -153,7 +178,9 @@ def write_sources(family: str, folder: Path, *, seed: int = 3) -> dict[str, str]
         }
     save_file(weights, folder / "weights.safetensors")
     pq.write_table(pa.table(columns), folder / "rows.parquet")
+    items = {"item_input_uri": str(folder / "rows.parquet")} if family == "ItemFamily" else {}
     return {
+        **items,
         "checkpoint_uri": str(folder / "weights.safetensors"),
         "sample_input_uri": str(folder / "rows.parquet"),
         "output_uri": str(folder / "out"),

@@ -11,7 +11,7 @@ RESULTS: list[Told] = []  # of this run
 
 def summary(results: Sequence[Told]) -> str:
     """Return one line with the number of lies, and of those that were caught."""
-    caught = sum(not told.published for told in results)
+    caught = sum(told.is_caught for told in results)
     return f"{caught} of {len(results)} lies were caught"
 
 

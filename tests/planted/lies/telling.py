@@ -8,6 +8,7 @@ from pathlib import Path
 
 from exporter.attempt.attempt import DIAGNOSTICS, Attempt
 from exporter.distributed.ranks import Ranks
+from exporter.errors import ExportError
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline.export import export
 from exporter.spec import ExportSpec, TowerName
@@ -34,14 +35,20 @@ class Told:
 
     lie: Lie
     failure: Failure | None
+    note: str  # on the code that was published
     published: bool  # there is a manifest
     smallest: tuple[str, ...]  # operators of the smallest case, if one was written
     seconds: float
 
     @property
+    def is_caught(self) -> bool:
+        """Whether it was not published, or only without what was wrong."""
+        return not self.published or (self.lie.recovers and not self.missing)
+
+    @property
     def missing(self) -> list[str]:
         """The words that the error's message should have, and has not."""
-        message = self.failure.message if self.failure else ""
+        message = self.failure.message if self.failure else self.note
         return [word for word in self.lie.says if word not in message]
 
 
@@ -54,6 +61,8 @@ def plant_everywhere(lie: Lie, site: Path) -> str:
 def tell(lie: Lie, installed: str, folder: Path) -> Told:
     """Export the lie's model with the lie planted; its family is installed under this name."""
     code_cache = str(folder / "code") if lie.warm else None
+    if lie.reuses:
+        code_cache = str(folder.parent / f"code_of_{lie.family}")
     fields = {
         "family": installed,
         "config": "{}",
@@ -74,6 +83,7 @@ def tell(lie: Lie, installed: str, folder: Path) -> Told:
     return Told(
         lie=lie,
         failure=next(filter(None, failures), None),
+        note=next((tower.entry.code_note for tower in outcome.towers if tower.entry), ""),
         published=any(Path(spec.output_uri).rglob("manifest.json")),
         smallest=_read_smallest(folder / "work"),
         seconds=seconds,
@@ -90,7 +100,10 @@ def export_once(spec: ExportSpec, workspace: Path, code_cache: str | None) -> Ex
         families=(spec.family,) if spec.family else (),
         code_cache=code_cache,
     )
-    outcome = export(attempt, Ranks(), ignore_stages)
+    try:
+        outcome = export(attempt, Ranks(), ignore_stages)
+    except ExportError as error:
+        return ExportOutcome(failure=Failure.of(error))
     assert outcome is not None
     return outcome
 
