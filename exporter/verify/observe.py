@@ -29,7 +29,8 @@ _OF_MEASURING = {"Python objects": 32}  # that a measurement itself may leave
 _ROUNDING = 1e-5
 _PERTURB = -6  # M_PERTURB of glibc's mallopt
 _FILLED_WITH = 0x7F  # in every byte: 3.4e38 in fp32, a number beyond all tables in int64
-_AT_ONCE_S = 0.1  # calls at once, at least for so long
+_BUSY_S = 0.08  # of processor time that each thread calls for: on a busy machine threads take turns
+_AT_ONCE_S = 2.0  # at most
 
 
 class Layout(BaseModel):
@@ -197,7 +198,8 @@ def call_at_once(
     those that differ most.
     """
     start = Barrier(THREADS)
-    callers = [_Caller(call, inputs, start) for inputs in cases]
+    still_short = set(range(THREADS))  # threads that have not been busy for long enough
+    callers = [_Caller(call, inputs, start, number, still_short) for number, inputs in enumerate(cases)]
     for caller in callers:
         caller.start()
     for caller in callers:
@@ -215,13 +217,16 @@ def call_at_once(
 class _Caller(Thread):
     """A thread that calls with inputs of its own, and keeps the outputs that differ most."""
 
-    def __init__(self, call: Call, inputs: Tensors, start: Barrier) -> None:
+    def __init__(
+        self, call: Call, inputs: Tensors, start: Barrier, number: int, still_short: set[int]
+    ) -> None:
         super().__init__()
         self.alone = _copy(call(inputs))
         self.calls, self.differing = 0, 0
         self.worst: Tensors | None = None
         self.error: BaseException | None = None
         self._call, self._inputs, self._start_together = call, inputs, start
+        self._number, self._still_short = number, still_short
 
     def run(self) -> None:
         try:
@@ -232,14 +237,17 @@ class _Caller(Thread):
     def _repeat(self) -> None:
         largest = 0.0
         self._start_together.wait()
-        end = time.perf_counter() + _AT_ONCE_S
-        while self.calls < _FEWEST or time.perf_counter() < end:
+        end, busy_until = time.perf_counter() + _AT_ONCE_S, time.thread_time() + _BUSY_S
+        # A thread that has done its part goes on, so that the others do not call alone.
+        while self.calls < _FEWEST or (self._still_short and time.perf_counter() < end):
             outputs = self._call(self._inputs)
             self.calls += 1
             if distance := _distance(self.alone, outputs):
                 self.differing += 1
                 if distance > largest:
                     largest, self.worst = distance, _copy(outputs)
+            if time.thread_time() >= busy_until:
+                self._still_short.discard(self._number)
 
 
 def _copy(tensors: Mapping[str, Tensor]) -> Tensors:
