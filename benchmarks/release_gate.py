@@ -15,7 +15,7 @@ from benchmarks.harness.command import Run, build_parser, run_benchmark
 from benchmarks.harness.plots import Titles, draw_bars
 from benchmarks.harness.report import Report, Table
 from benchmarks.harness.statistics import Spread, ratios
-from benchmarks.measure.exports import Place, export, fresh_compiler
+from benchmarks.measure.exports import Place, export
 from benchmarks.measure.models import write_weights
 from benchmarks.measure.small_world import RETRIEVER, World, ranker, write_rows
 from exporter.options.index_spec import FlatIndex
@@ -152,8 +152,7 @@ def _subjects(run: Run) -> Sequence[Subject]:
 
 
 def _run_round(run: Run, subject: Subject, number: int) -> Round:
-    compiler = fresh_compiler(run.folder / "compiler", run.folder / "compiler-now")
-    place = Place(folder=run.folder, compiler=compiler, code_cache=run.folder / "code")
+    place = Place(folder=run.folder, compiler=run.folder / "compiler", code_cache=run.folder / "code")
     done = export(subject.spec(number), place, keep=subject.artifact(number))
     assert number == 0 or all(code.startswith("warm") for code in done.code.values()), done.code
     alone = subject.judge(number, None)

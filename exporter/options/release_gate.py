@@ -67,7 +67,7 @@ class ReleaseGate(Frozen):
         description="Largest rise of mean absolute and mean squared error, as a fraction of them.",
     )
     calibration_rise: float = Field(
-        default=0.05,
+        default=0.1,
         gt=0,
         le=10,
         description="Largest rise of the distance between mean answer and mean label, as a fraction of the "
