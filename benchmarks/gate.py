@@ -75,11 +75,11 @@ def measure(run: Run, *, families: Sequence[str] | None = None, widths: bool = T
     warm: list[GateRun] = []
     cold: list[GateRun] = []
     try:
-        warm += _run_demo(run, demo)
+        warm.extend(_run_demo(run, demo))
         for name, spec in _cold_specs(run, families, widths=widths):
             cold += _run_cold(run, name, spec)
     except KeyboardInterrupt:
-        if not cold:
+        if not warm and not cold:
             raise
         run.say("interrupted: what was measured by now is reported")
     result = GateFigures(cold=tuple(cold), warm=tuple(warm))
@@ -90,8 +90,8 @@ def _cold_specs(
     run: Run, families: Sequence[str] | None, *, widths: bool
 ) -> Iterator[tuple[str, ExportSpec]]:
     if widths:
-        for width in _WIDTHS[:1] if run.quick else _WIDTHS:
-            for model in (ranking_model(), retrieval_model()):
+        for model in (ranking_model(), retrieval_model()):
+            for width in _WIDTHS[:1] if run.quick else _WIDTHS:
                 wide = widen(model, width)
                 yield wide.name, wide.spec(run.folder, seed=width)
     models = [each for each in read_zoo(_ZOO).models if families is None or each.name in families]

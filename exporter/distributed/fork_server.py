@@ -57,6 +57,13 @@ class ForkServer:
     ) -> None:
         self._running.close()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server can still be asked; seen from any fork of its user."""
+        ended = select.poll()
+        ended.register(self._socket, 0)  # tells of a hang-up in any case
+        return not ended.poll(0)
+
     @contextmanager
     def start(self, temporary: Path) -> Iterator["ForkedProcess"]:
         """Start a child with `temporary` as its TMPDIR; at the end it is killed.

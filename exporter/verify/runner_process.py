@@ -88,7 +88,7 @@ class RunnerProcess:
         return self
 
     def _start(self) -> AbstractContextManager[subprocess.Popen[str] | ForkedProcess]:
-        if self.server is not None:
+        if self.server is not None and self.server.is_alive:
             return self.server.start(self.folder)
         return subprocess.Popen(
             # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.

@@ -85,3 +85,6 @@ def test_a_server_that_is_gone_is_a_crash_of_what_it_served(tmp_path: Path) -> N
         os.kill(parent_of(runner.pid), signal.SIGKILL)
         with pytest.raises(PackageCrashed, match="ended with status -9"):
             runner.run({})
+        assert not server.is_alive
+        with RunnerProcess(tmp_path, server=server) as alone:
+            assert parent_of(alone.process.pid) == os.getpid()
