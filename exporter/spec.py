@@ -247,7 +247,8 @@ class ExportOptions(Frozen):
     )
     strict_bounds: StrictBool = Field(
         default=False,
-        description="Let the packages refuse inputs larger than any that the export tried.",
+        description="Let the packages refuse more than the export tried: larger sizes of inputs, and rows of "
+        "more values or events than any that was tried. The dims in the manifest say how many.",
     )
 
     @model_validator(mode="before")

@@ -67,6 +67,7 @@ def reconstruct_request(published: PublishedArtifact) -> Mapping[str, JsonValue]
         "allow_inferred_ops": any(tower.inferred_ops for tower in towers),
         "precision": towers[0].precision,
         "tf32": towers[0].tf32,
+        "strict_bounds": any(dim.share and dim.share.refused for tower in towers for dim in tower.dims),
     }
     if manifest.device is Device.CUDA and manifest.family_package is None:
         by_triton = any(tower.kernel is Kernel.TRITON for tower in towers)

@@ -37,7 +37,7 @@ from exporter.data.counts import climb, limit_total, raise_total, spread
 from exporter.data.ids import probe_ids
 from exporter.data.ragged import Counts, Ragged
 from exporter.data.rows import NamedBatch, Rows, dim_of, group_by_sequence, resize
-from exporter.dims.plan import BATCH, DimPlan
+from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 
 _FEW = 3  # rows of a small batch
 _SIZES = (17, 33, 65)  # numbers of rows of the cases of counts
@@ -186,6 +186,37 @@ def stretched_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     if rows.sequences or rows.every_multivalued:
         yield _full(stretcher)
         yield _largest(stretcher)
+
+
+def batches_beyond(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+    """Yield, where a package refuses longer rows than were tried, a row of one more in each way."""
+    if not plan.row_limits:
+        return
+    unbounded = tuple(dim if dim.name == BATCH else replace(dim, high=None) for dim in plan.dims)
+    stretcher = Stretcher(rows=rows, plan=replace(plan, dims=unbounded))
+    for number, (name, siblings) in enumerate(group_by_sequence(rows.sequences).items()):
+        beyond = _one_beyond(number, plan.dim(dim_of(siblings[0], plan, elements=True)))
+        yield stretcher.batch(f"beyond:{name}", 1, counts=_one, events=beyond)
+    for number, feature in enumerate(rows.every_multivalued):
+        beyond = _one_beyond(number, plan.dim(dim_of(feature, plan)))
+        outer, inner = (_one, beyond) if feature.is_sequence else (beyond, _one)
+        yield stretcher.batch(f"beyond:{feature.name}", 1, counts=outer, events=_one, inner=inner)
+
+
+def _one_beyond(number: int, dim: DynamicDim) -> Choose:
+    """Return a choice of one more than is accepted, for the feature or sequence of this number."""
+
+    def choose(wanted: Wanted) -> Counts:
+        counts = _one(wanted)
+        if wanted.number == number and dim.share is not None and dim.share.refused_above is not None:
+            counts[:1] = dim.share.refused_above + 1
+        return counts
+
+    return choose
+
+
+def _one(wanted: Wanted) -> Counts:
+    return np.full(wanted.size, min(wanted.most, 1), dtype=np.int64)
 
 
 def _highest(stretcher: Stretcher) -> int:

@@ -51,6 +51,17 @@ class DimPlan:
     inputs: tuple[TensorInput, ...]
     dims: tuple[DynamicDim, ...]
 
+    @property
+    def row_limits(self) -> dict[str, int]:
+        """The largest entry of inputs of lengths, where a package refuses larger ones."""
+        shares = [dim.share for dim in self.dims if dim.share]
+        return {each.lengths: each.refused_above for each in shares if each.refused_above is not None}
+
+    def parent(self, dim: DynamicDim) -> str | None:
+        """Return the dim whose steps a dim is divided among: rows, or the events of a sequence."""
+        lengths = next((each for each in self.inputs if dim.share and each.name == dim.share.lengths), None)
+        return str(lengths.shape[0]) if lengths else None
+
     def dim(self, name: str) -> DynamicDim:
         return next(dim for dim in self.dims if dim.name == name)
 

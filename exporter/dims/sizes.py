@@ -1,11 +1,13 @@
 """Choose concrete sizes for a dim plan: one set for tracing, several batches to verify. No torch here."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 from exporter.errors import InvalidSpec
 
 _BATCHES = (1, 2, 3, 7, 32)
+_SMALLEST_BATCHES = (2, 31, 127)  # in rows, to trace with; the first that leaves a size for every dim
 _SMALLEST_TRACED = 5  # larger than the sizes that code of models compares with: 0 to 3
 
 
@@ -18,11 +20,24 @@ def trace_sizes(plan: DimPlan) -> dict[str, int]:
     Raises:
         InvalidSpec: the bounds are too tight for different sizes.
     """
+    *tries, last = _SMALLEST_BATCHES if plan.row_limits else _SMALLEST_BATCHES[:1]
+    for smallest_batch in tries:
+        try:
+            return _choose_sizes(plan, smallest_batch)
+        except InvalidSpec:  # there is more room in larger batches, if rows may hold little
+            continue
+    return _choose_sizes(plan, last)
+
+
+def _choose_sizes(plan: DimPlan, smallest_batch: int) -> dict[str, int]:
     fixed = {axis for tensor in plan.inputs for axis in tensor.shape if isinstance(axis, int)}
     sizes: dict[str, int] = {}
-    for dim in sorted(plan.dims, key=_tightness):
+    for dim in sorted(plan.dims, key=lambda dim: (*_depth(dim, plan), *_tightness(dim))):
         taken = set(sizes.values())
-        candidates = [size for size in _candidates(dim, len(plan.dims)) if size not in taken]
+        bounded = _bound_by_rows(dim, plan, sizes)
+        if dim.name == BATCH:
+            bounded = replace(bounded, low=max(dim.low, min(smallest_batch, dim.high or smallest_batch)))
+        candidates = [size for size in _candidates(bounded, len(plan.dims)) if size not in taken]
         if not candidates:
             raise InvalidSpec(
                 f"dim {dim.name} ({dim.low} to {dim.high}) has no size of its own to trace with",
@@ -31,6 +46,23 @@ def trace_sizes(plan: DimPlan) -> dict[str, int]:
             )
         sizes[dim.name] = next((size for size in candidates if size not in fixed), candidates[0])
     return {dim.name: sizes[dim.name] for dim in plan.dims}
+
+
+def _depth(dim: DynamicDim, plan: DimPlan) -> tuple[int, ...]:
+    """Sort key where rows have limits: the batch, then what is divided among rows, then among events."""
+    if not plan.row_limits:
+        return ()
+    parent = plan.parent(dim)
+    return (0 if parent is None else 1 if parent == BATCH else 2,)
+
+
+def _bound_by_rows(dim: DynamicDim, plan: DimPlan, sizes: Mapping[str, int]) -> DynamicDim:
+    """Return the dim without sizes that would need rows, or events, that are refused."""
+    parent = plan.parent(dim)
+    if parent is None or dim.share is None or dim.share.refused_above is None:
+        return dim
+    most = dim.share.refused_above * sizes[parent]
+    return replace(dim, high=most if dim.high is None else min(most, dim.high))
 
 
 def common_size(plan: DimPlan) -> int:

@@ -30,7 +30,7 @@ class DeclaredModule(ServedModule):
         return self._require_dict(cast(TwoStep, self.module).compute(dict(embedded)))
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return tuple(_demand(inputs, self._declaration)[0].messages)
+        return tuple(_demand(inputs, self._declaration, self.row_limits)[0].messages)
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return self._require_dict(self.module(self._check(inputs)))
@@ -44,12 +44,14 @@ class DeclaredModule(ServedModule):
         return dict(outputs)
 
     def _check(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        demands, safe = _demand(inputs, self._declaration)
+        demands, safe = _demand(inputs, self._declaration, self.row_limits)
         demands.raise_if_unmet()
         return safe
 
 
-def _demand(inputs: Mapping[str, Tensor], declaration: TowerDeclaration) -> tuple[Demands, dict[str, Tensor]]:
+def _demand(
+    inputs: Mapping[str, Tensor], declaration: TowerDeclaration, row_limits: Mapping[str, int]
+) -> tuple[Demands, dict[str, Tensor]]:
     """Return the demands on the inputs, and the inputs with safe values where a demand is not met."""
     demands = Demands()
     safe = dict(inputs)
@@ -65,6 +67,7 @@ def _demand(inputs: Mapping[str, Tensor], declaration: TowerDeclaration) -> tupl
         else:
             demands.add((lengths_B == inputs[first]).all(), f"{name} differs from {first}")
             safe[name] = safe[first].to(lengths_B.dtype)
+    demands.require_limits(inputs, row_limits)
     return demands, safe
 
 

@@ -37,6 +37,9 @@ class InPrecision(ServedModule):
             outputs = self.served.compute(embedded)
         return self._as_fp32(outputs)
 
+    def limit_rows(self, limits: Mapping[str, int]) -> None:
+        self.served.limit_rows(limits)
+
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return self.served.demands(inputs)
 

@@ -12,24 +12,30 @@ from torch import Tensor
 from exporter.config.schema import Feature
 
 
-def check_inputs(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> dict[str, Tensor]:
+def check_inputs(
+    inputs: Mapping[str, Tensor], features: Iterable[Feature], row_limits: Mapping[str, int] | None = None
+) -> dict[str, Tensor]:
     """Return the inputs if all lengths and ids are valid; otherwise the call raises RuntimeError.
 
     A compiled package may compute other things before it raises. The returned tensors are therefore safe
     to compute with even then: where a demand is not met, lengths are 0, and ids are clamped to the table.
     """
-    demands, safe = _demand(inputs, features)
+    demands, safe = _demand(inputs, features, row_limits or {})
     demands.raise_if_unmet()
     return safe
 
 
-def list_demands(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> tuple[str, ...]:
+def list_demands(
+    inputs: Mapping[str, Tensor], features: Iterable[Feature], row_limits: Mapping[str, int]
+) -> tuple[str, ...]:
     """Return what `check_inputs` demands, in words; a package that fails with number n means the n-th."""
-    demands, _ = _demand(inputs, features)
+    demands, _ = _demand(inputs, features, row_limits)
     return tuple(demands.messages)
 
 
-def _demand(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> tuple["Demands", dict[str, Tensor]]:
+def _demand(
+    inputs: Mapping[str, Tensor], features: Iterable[Feature], row_limits: Mapping[str, int]
+) -> tuple["Demands", dict[str, Tensor]]:
     demands = Demands()
     safe = dict(inputs)
     first_of: dict[str, str] = {}  # sequence -> the `.lengths` that those of its other features must equal
@@ -56,6 +62,7 @@ def _demand(inputs: Mapping[str, Tensor], features: Iterable[Feature]) -> tuple[
         else:
             demands.add((inputs[lengths] == inputs[first]).all(), f"{lengths} differs from {first}")
             safe[lengths] = safe[first]
+    demands.require_limits(inputs, row_limits)
     return demands, safe
 
 
@@ -87,6 +94,14 @@ class Demands:
         """Demand that ids are row numbers of a table; return them clamped to its rows."""
         self.add(((ids >= 0) & (ids < rows)).all(), otherwise)
         return ids.clamp(0, rows - 1)
+
+    def require_limits(self, inputs: Mapping[str, Tensor], limits: Mapping[str, int]) -> None:
+        """Demand that no entry of these inputs is larger than its limit."""
+        for name, most in limits.items():
+            self.add(
+                (inputs[name] <= most).all(),
+                f"{name} has an entry of more than {most:,}, and no more was tried: strict_bounds",
+            )
 
     def raise_if_unmet(self) -> None:
         """Raise RuntimeError if a demand is not met."""

@@ -21,10 +21,10 @@ class EmbeddedTower(ServedModule):
         self.embedding_group = EmbeddingGroup(pipeline)
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self.embedding_group.look_up(check_inputs(inputs, self._features))
+        return self.embedding_group.look_up(check_inputs(inputs, self._features, self.row_limits))
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return list_demands(inputs, self._features)
+        return list_demands(inputs, self._features, self.row_limits)
 
 
 def require_model(config: TowerConfig) -> None:

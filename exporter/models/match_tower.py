@@ -87,13 +87,13 @@ class ServedMatchTower(ServedModule):
         return embedding_group_of(self._tower, self)
 
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return self._tables.look_up(check_inputs(inputs, self._features))
+        return self._tables.look_up(check_inputs(inputs, self._features, self.row_limits))
 
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {f"{self._name}_emb": self._tower(self._tables.encode(embedded))}
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return list_demands(inputs, self._features)
+        return list_demands(inputs, self._features, self.row_limits)
 
     def remarks(self) -> tuple[str, ...]:
         return self._tower.remarks()

@@ -24,6 +24,7 @@ from exporter.stages import Stage, StageClock
 from exporter.towers.plan import TowerToExport
 from exporter.towers.tower import Tower
 from exporter.trace.shape_rules import infer_shape_rules
+from exporter.verify.cases import bound_by_tried
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -87,6 +88,9 @@ def open_tower(
         rows = replace(rows, known_ids=known_ids(tower.module))
         folder = workspace / planned.name
         items = open_items(blueprint.planned, spec, folder) if spec.materialise_items else None
+        if spec.strict_bounds:
+            tower = bound_by_tried(tower, rows)
+            lowered = replace(lowered, tower=tower)
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         if diagnostics is not None:
             diagnostics.keep("sizes.txt", partial(describe_inputs, inputs))

@@ -7,7 +7,7 @@ from exporter.artifact.read import file_ref
 from exporter.artifact.upload import remove_abandoned_files, remove_uploads, upload_file
 from exporter.attempt.attempt import Attempt, ExportedTower, TowerResult
 from exporter.dims.entries import dim_entries, tensor_entries, tried_between
-from exporter.dims.package_interface import plan_between
+from exporter.dims.package_interface import bound_as_published, plan_between
 from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
 from exporter.manifest import ShardedTables, SourceRef, TableEntry
@@ -138,6 +138,7 @@ def _add_index(
         opened=attempt.open_output,
     )
     between = plan_between(planned.config.pipeline, max_batch_size=attempt.spec.max_batch_size)
+    between = bound_as_published(between, exported.entry.dims)
     tables = ShardedTables(
         index=index,
         shards=tuple(each.file for each in parts if each.file is not None),

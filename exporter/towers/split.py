@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import Tensor, nn
 
 from exporter.config.declared_model import DeclaredConfig
-from exporter.dims.package_interface import plan_between
+from exporter.dims.package_interface import bound_between, plan_between
 from exporter.towers.tower import ServedModule, Tower
 
 
@@ -37,7 +37,7 @@ class Dense(nn.Module):
 
 def split_tower(tower: Tower, *, max_batch_size: int) -> tuple[Tower, Tower]:
     """Return the sparse and the dense part; outputs of the first are, by name, inputs of the second."""
-    plan = plan_between(tower.config.pipeline, max_batch_size=max_batch_size)
+    plan = bound_between(plan_between(tower.config.pipeline, max_batch_size=max_batch_size), tower.plan)
     named_as_declared = isinstance(tower.config.pipeline.model, DeclaredConfig)
     keys = {
         tensor.name: tensor.name if named_as_declared else _group_key(tensor.name) for tensor in plan.inputs

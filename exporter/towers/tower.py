@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from torch import Tensor, nn
 
@@ -15,6 +16,8 @@ from exporter.spec import TowerName
 class ServedModule(nn.Module, ABC):
     """Module of a tower in two steps, lookup and compute, which can also be packaged one by one."""
 
+    row_limits: Mapping[str, int] = MappingProxyType({})  # largest entries of lengths; none is limited
+
     @abstractmethod
     def lookup(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Check the inputs and look them up: feature groups under TorchEasyRec's keys (`uih.sequence`)."""
@@ -22,6 +25,10 @@ class ServedModule(nn.Module, ABC):
     @abstractmethod
     def compute(self, embedded: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Compute the outputs, by name, from embedded feature groups."""
+
+    def limit_rows(self, limits: Mapping[str, int]) -> None:
+        """Let `lookup` demand of these inputs that no entry is larger."""
+        self.row_limits = dict(limits)
 
     def demands(self, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         """Return the demands of `lookup` on inputs, in words; a package names an unmet one by number."""

@@ -1,6 +1,6 @@
 """Verification cases: batches on which package and eager must agree, and batches that must be refused."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -8,11 +8,13 @@ from exporter.coverage import TriedSizes
 from exporter.data.batch import contradicting_batches
 from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
+from exporter.data.stretch import batches_beyond
 from exporter.data.sweep import agreeing_batches
 from exporter.dims.entries import Tried
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import input_sizes
 from exporter.manifest import CaseKind, CaseReport
+from exporter.towers.tower import Tower
 
 _USUAL = "batch_32"
 
@@ -56,9 +58,31 @@ def make_cases(rows: Rows, plan: DimPlan) -> Cases:
     """Make the cases of the gate from real rows: the same in every export of the same rows."""
     return Cases(
         must_agree=tuple(agreeing_batches(rows, plan)),
-        must_be_refused=tuple(contradicting_batches(rows, plan)),
-        make_lighter=partial(lighter_batches, rows, plan),
+        must_be_refused=(*contradicting_batches(rows, plan), *batches_beyond(rows, plan)),
+        # Where a package accepts what was tried and no more, all of it has to be tried.
+        make_lighter=(lambda share: ()) if plan.row_limits else partial(lighter_batches, rows, plan),
     )
+
+
+def bound_by_tried(tower: Tower, rows: Rows) -> Tower:
+    """Return the tower with what its cases try as bounds of its dims; its module refuses longer rows.
+
+    The cases of its new plan are the same. The module is changed, and is still the other tower's too.
+    """
+    plan = tower.plan
+    batches = list(agreeing_batches(rows, plan))
+    tried = _measure(batches, [input_sizes(plan, batch.inputs) for batch in batches], plan)
+    bounded = tuple(
+        replace(
+            dim,
+            high=tried.sizes[dim.name].largest,
+            share=dim.share and replace(dim.share, refused_above=tried.shares[dim.name].largest),
+        )
+        for dim in plan.dims
+    )
+    strict = replace(plan, dims=bounded)
+    tower.served.limit_rows(strict.row_limits)
+    return replace(tower, plan=strict)
 
 
 def measure_tried(batches: Iterable[NamedBatch], plan: DimPlan, ran: Sequence[CaseReport]) -> Tried:
@@ -67,13 +91,17 @@ def measure_tried(batches: Iterable[NamedBatch], plan: DimPlan, ran: Sequence[Ca
     The gate may run lighter batches in the place of one of these, which is then left out.
     """
     agreed = {case.name: case.sizes for case in ran if case.kind is CaseKind.AGREES}
-    sizes = {dim.name: [each[dim.name] for each in agreed.values()] for dim in plan.dims}
+    as_made = [batch for batch in batches if agreed.get(batch.name) == input_sizes(plan, batch.inputs)]
+    return _measure(as_made, list(agreed.values()), plan)
+
+
+def _measure(batches: Iterable[NamedBatch], every_size: Sequence[Mapping[str, int]], plan: DimPlan) -> Tried:
+    sizes = {dim.name: [each[dim.name] for each in every_size] for dim in plan.dims}
     shares: dict[str, list[int]] = {dim.name: [] for dim in plan.dims if dim.share}
     for batch in batches:
-        if agreed.get(batch.name) == input_sizes(plan, batch.inputs):
-            for dim in plan.dims:
-                if dim.share and len(lengths := batch.inputs[dim.share.lengths]):
-                    shares[dim.name] += [int(bound) for bound in lengths.aminmax()]
+        for dim in plan.dims:
+            if dim.share and len(lengths := batch.inputs[dim.share.lengths]):
+                shares[dim.name] += [int(bound) for bound in lengths.aminmax()]
     return Tried(
         sizes={name: _bounds(each) for name, each in sizes.items() if each},
         shares={name: _bounds(each) for name, each in shares.items() if each},
