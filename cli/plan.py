@@ -48,6 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
     for tower in view.towers:
         if tower.kernel is Kernel.TRITON:
             console().print(f"{tower.name} tower: on CUDA its HSTU layers are computed by Triton kernels")
+    if view.strict_bounds:
+        console().print(
+            "strict_bounds: the packages will refuse more than the export tries, by dim and by row"
+        )
     if view.precision is not Precision.FP32:
         console().print(f"computed in {view.precision} by autocast, outputs in fp32")
     return 0

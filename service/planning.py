@@ -36,5 +36,6 @@ def view_of(planned: Sequence[PlannedTower], request: PlanRequest) -> PlanView:
         mode=request.mode,
         precision=planned[0].config.options.precision,
         max_batch_size=request.max_batch_size,
+        strict_bounds=request.strict_bounds,
         towers=tuple(TowerPlan.of(tower, request) for tower in planned),
     )

@@ -270,6 +270,9 @@ class PlanView(Frozen):
     mode: Mode
     precision: Precision = Field(default=Precision.FP32, description="Precision in which towers compute.")
     max_batch_size: int
+    strict_bounds: bool = Field(
+        default=False, description="Whether packages will refuse more than the export tries."
+    )
     towers: tuple[TowerPlan, ...]
 
 

@@ -160,6 +160,12 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         help="largest number of rows in one call of a package",
     )
     parser.add_argument(
+        "--strict-bounds",
+        action="store_true",
+        default=None,
+        help="let packages refuse more than the export tries: larger sizes, and longer rows",
+    )
+    parser.add_argument(
         "--table-dtype",
         action="append",
         metavar="[TABLE=]DTYPE",

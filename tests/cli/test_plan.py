@@ -76,6 +76,13 @@ def test_the_plan_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
+def test_it_says_that_packages_will_refuse_more_than_is_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--config", str(CONFIG), "--strict-bounds"]) == 0
+    assert "the packages will refuse more than the export tries" in capsys.readouterr().out
+    assert _json(capsys, "--strict-bounds")["strict_bounds"] is True
+    assert _json(capsys)["strict_bounds"] is False
+
+
 def test_two_stages_show_what_passes_between_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--config", str(CONFIG), "--mode", "two_stage"]) == 0
     assert "uih_action__sequence " in capsys.readouterr().out
