@@ -259,7 +259,7 @@ def _describe_tried(dim: DimEntry) -> Iterator[str]:
         yield f"tried {_range(dim.tried)}"
     if dim.share is not None and dim.share.tried is not None:
         any_number = "any" if dim.share.high is None else f"{dim.share.high:,}"
-        refused = ", and more is refused" if dim.share.refused else ""
+        refused = "; more than was tried is refused" if dim.share.refused else ""
         contract = f"the contract says 0 to {any_number}{refused}"
         yield f"{dim.share.counts}: tried {_range(dim.share.tried)}; {contract}"
 

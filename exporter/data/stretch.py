@@ -189,28 +189,44 @@ def stretched_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
 
 
 def batches_beyond(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Yield, where a package refuses longer rows than were tried, a row of one more in each way."""
+    """Yield, where a package refuses more than was tried, a row that holds one more, and rows that all do.
+
+    Rows hold one more together where each of them may hold as many.
+    """
     if not plan.row_limits:
         return
     unbounded = tuple(dim if dim.name == BATCH else replace(dim, high=None) for dim in plan.dims)
     stretcher = Stretcher(rows=rows, plan=replace(plan, dims=unbounded))
     for number, (name, siblings) in enumerate(group_by_sequence(rows.sequences).items()):
-        beyond = _one_beyond(number, plan.dim(dim_of(siblings[0], plan, elements=True)))
-        yield stretcher.batch(f"beyond:{name}", 1, counts=_one, events=beyond)
+        dim = plan.dim(dim_of(siblings[0], plan, elements=True))
+        for case, size in _sizes_beyond(dim, stretcher):
+            beyond = _one_beyond(number, dim, size)
+            yield stretcher.batch(f"{case}:{name}", size, counts=_one, events=beyond)
     for number, feature in enumerate(rows.every_multivalued):
-        beyond = _one_beyond(number, plan.dim(dim_of(feature, plan)))
-        outer, inner = (_one, beyond) if feature.is_sequence else (beyond, _one)
-        yield stretcher.batch(f"beyond:{feature.name}", 1, counts=outer, events=_one, inner=inner)
+        dim = plan.dim(dim_of(feature, plan))
+        for case, size in _sizes_beyond(dim, stretcher):
+            beyond = _one_beyond(number, dim, size)
+            outer, inner = (_one, beyond) if feature.is_sequence else (beyond, _one)
+            yield stretcher.batch(f"{case}:{feature.name}", size, counts=outer, events=_one, inner=inner)
 
 
-def _one_beyond(number: int, dim: DynamicDim) -> Choose:
+def _sizes_beyond(dim: DynamicDim, stretcher: Stretcher) -> Iterator[tuple[str, int]]:
+    """Yield the numbers of rows that may hold one more than is accepted, with the names of their cases."""
+    assert dim.share is not None and dim.share.refused_above is not None and dim.high is not None
+    yield "beyond", 1
+    if dim.high < dim.share.refused_above * stretcher.largest:
+        yield "beyond_total", stretcher.largest
+
+
+def _one_beyond(number: int, dim: DynamicDim, rows: int) -> Choose:
     """Return a choice of one more than is accepted, for the feature or sequence of this number."""
 
     def choose(wanted: Wanted) -> Counts:
-        counts = _one(wanted)
-        if wanted.number == number and dim.share is not None and dim.share.refused_above is not None:
-            counts[:1] = dim.share.refused_above + 1
-        return counts
+        if wanted.number != number:
+            return _one(wanted)
+        assert dim.share is not None and dim.share.refused_above is not None and dim.high is not None
+        most = dim.share.refused_above if rows == 1 else dim.high
+        return spread(most + 1, wanted.size)
 
     return choose
 

@@ -12,17 +12,29 @@ from exporter.data.rows import Rows, read_rows
 from exporter.dims.entries import dim_entries
 from exporter.dims.package_interface import bound_as_published
 from exporter.dims.plan import plan_dims
+from exporter.errors import DimPlanViolated
 from exporter.packages.parts import plan_parts, trace_parts
 from exporter.spec import Mode
+from exporter.towers.lookup import build_eager_lookup
 from exporter.towers.split import split_tower
 from exporter.towers.tower import Tower
 from exporter.verify.cases import bound_by_tried, make_cases
-from tests.exporter.models.recorded import MODELS, recorded_parts, rows_of, tower_of, untrained
 from tests.exporter.models.recorded import recorded_tower as shared_tower
+from tests.exporter.models.recorded import rows_of, tower_of, untrained
 from tests.exporter.verify.test_cases import tried_in
 
 CPU = torch.device("cpu")
-TOWERS = [(model, part) for model in MODELS for part in recorded_parts(model)]
+# With every kind of input: weights, maps of ids, events of several values, several sequences.
+TOWERS = [
+    ("deepfm", "model"),
+    ("dcn_v2", "model"),
+    ("dssm_inner", "user_tower"),
+    ("hstu_match", "user_tower"),
+    ("hstu_match", "item_tower"),
+    ("mask_net", "model"),
+    ("multi_tower_din_w", "model"),
+    ("ultra_hstu", "model"),
+]
 LARGEST = 64
 
 
@@ -54,7 +66,24 @@ def test_what_is_tried_is_accepted_and_one_more_is_refused(model: str, part: str
     for case in beyond:
         with pytest.raises(RuntimeError, match="no more was tried"):
             strict.served.lookup(case.inputs)
-    assert not [case for case in before.must_be_refused if case.name.startswith("beyond:")]
+    look_up = build_eager_lookup(strict, max_batch_size=LARGEST)
+    for case in cases.must_be_refused:
+        if case.name.startswith("beyond_total:"):
+            strict.served.lookup(case.inputs)  # no single row holds too much
+            with pytest.raises(DimPlanViolated, match=r"dim \w+ is "):
+                look_up(case.inputs)
+    assert not [case for case in before.must_be_refused if case.name.startswith("beyond")]
+
+
+def test_all_rows_together_are_refused_one_more_than_was_tried() -> None:
+    tower, rows = untouched("mind", "user_tower")
+    strict = bound_by_tried(tower, rows)
+    cases = {case.name: case.inputs for case in make_cases(rows, strict.plan).must_be_refused}
+    beyond = {name: len(inputs["user_tags.values"]) for name, inputs in cases.items() if "total" in name}
+    most = strict.plan.dim("values_user_tags").high
+    assert most is not None
+    assert beyond["beyond_total:user_tags"] == most + 1
+    assert "beyond_total:click_seq__tags" in beyond
 
 
 def test_a_plan_is_bounded_by_what_was_tried_and_says_so() -> None:
@@ -101,7 +130,7 @@ def test_the_tensors_between_packages_are_bounded_as_the_inputs_are() -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_programs_have_the_bounds_in_both_modes(mode: Mode) -> None:
-    tower, rows = untouched("multi_tower_din", "model")
+    tower, rows = untouched("dat", "user_tower")
     strict = bound_by_tried(tower, rows)
     parts = trace_parts(
         plan_parts(strict, mode, max_batch_size=LARGEST), trace_inputs(rows, strict.plan), CPU
