@@ -29,7 +29,7 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "The compiler in attempts": CompilerSettings,
     "`slipway export`": ExportSettings,
     "`slipway check`": CheckSettings,
-    "`slipway submit`, `watch`, `logs`, `list`, `cancel`, `retry`": ClientSettings,
+    "`slipway submit`, `watch`, `logs`, `list`, `cancel`, `retry`, `diff`": ClientSettings,
     "`oss://`, in every program": OssSettings,
     "`oss://`, in the variables of all tools of Alibaba Cloud": AlibabaSettings,
     "`gs://`, beside the variables of Google's own tools": GoogleSettings,

@@ -76,9 +76,17 @@ def _pairs(old: PublishedTable, new: PublishedTable) -> Iterator[_Pair]:
         yield _Pair(ids_P[found_P], old.ids.rows[part][found_P], new.ids.rows[places_P[found_P]])
 
 
-def count_by_edges(values: Tensor, edges: NDArray[np.float64]) -> NDArray[np.int64]:
+def _norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the norm of each row, which is finite if all of its numbers are: fp64 holds their squares."""
+    wide = rows.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        norms: NDArray[np.float64] = np.sqrt(np.einsum("pd,pd->p", wide, wide))
+    return norms
+
+
+def count_by_edges(values: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
     """Count values between neighbouring edges; values beyond the last edge belong to the last bin."""
-    bins = np.searchsorted(edges, values.double().numpy(), side="right") - 1
+    bins = np.searchsorted(edges, values, side="right") - 1
     return np.bincount(bins.clip(0, len(edges) - 2), minlength=len(edges) - 1)
 
 
@@ -118,23 +126,27 @@ class _Sums:
     most_changed: list[RowChange] = field(default_factory=list)
 
     def add(self, names_P: Tensor, old_PD: Tensor, new_PD: Tensor) -> None:
-        """Add a piece of rows, which are called `names_P`."""
-        equal_PD = (old_PD == new_PD) | (old_PD.isnan() & new_PD.isnan())
-        changed_P = equal_PD.all(dim=1).logical_not()
-        finite_P = old_PD.isfinite().all(dim=1) & new_PD.isfinite().all(dim=1)
-        self.rows += len(old_PD)
-        self.finite += int(finite_P.sum())
-        self.changed += int(changed_P.sum())
-        still_P, moved_P = finite_P & ~changed_P, finite_P & changed_P
-        if bool(still_P.any()):
-            norms_P = torch.linalg.vector_norm(old_PD[still_P], dim=1, dtype=torch.float64)
-            counts = count_by_edges(norms_P, EDGES)
-            self.old_norms += counts
-            self.new_norms += counts
-            self.cosine += len(norms_P)
+        """Add a piece of rows, which are called `names_P`; a row has changed if a bit of it has."""
+        old, new = old_PD.numpy(), new_PD.numpy()
+        changed = (old.view(np.int32) != new.view(np.int32)).any(axis=1)
+        norms = _norms(old)
+        still = norms[~changed]
+        still = still[np.isfinite(still)]
+        counts = count_by_edges(still, EDGES)
+        self.rows += len(old)
+        self.finite += len(still)
+        self.changed += int(changed.sum())
+        self.old_norms += counts
+        self.new_norms += counts
+        self.cosine += len(still)  # equal rows have one direction
+        if len(still):
             self.least_cosine = min(self.least_cosine, 1.0)
-        if bool(moved_P.any()):
-            self._add_changed(names_P[moved_P], old_PD[moved_P].double(), new_PD[moved_P].double())
+        moved = changed & np.isfinite(norms)
+        moved[moved] = np.isfinite(_norms(new[moved]))
+        if moved.any():
+            self.finite += int(moved.sum())
+            pair = (torch.from_numpy(side[moved]).double() for side in (old, new))
+            self._add_changed(names_P[torch.from_numpy(moved)], *pair)
 
     def _add_changed(self, names_C: Tensor, old_CD: Tensor, new_CD: Tensor) -> None:
         old_C, new_C = old_CD.norm(dim=1), new_CD.norm(dim=1)
@@ -145,11 +157,11 @@ class _Sums:
         changes_C = (new_C - old_C).abs()
         self.norm_change += float(changes_C.sum())
         self.largest_norm_change = max(self.largest_norm_change, float(changes_C.max()))
-        self.old_norms += count_by_edges(old_C, EDGES)
-        self.new_norms += count_by_edges(new_C, EDGES)
+        self.old_norms += count_by_edges(old_C.numpy(), EDGES)
+        self.new_norms += count_by_edges(new_C.numpy(), EDGES)
         # A row that was zero has changed by more than any share of its norm.
         relative_C = torch.where(old_C > 0, distances_C / old_C, torch.inf)
-        self.relative += count_by_edges(relative_C, EDGES)
+        self.relative += count_by_edges(relative_C.numpy(), EDGES)
         found = [
             RowChange(
                 row=int(names_C[at]),

@@ -24,6 +24,7 @@ from exporter.shards.lookup import RowFiles, read_tables
 from exporter.table_files import ShardedTable
 
 _LEAST_ROWS = 1000  # of a matrix that counts as a table where the manifest names none
+_SPLIT = "served."  # in front of the names of weights where the tower was split, see `exporter.towers.split`
 _PARTS = ("weight", "codes", "scale_offset")
 
 
@@ -65,7 +66,12 @@ def read_tower(entry: TowerEntry, root: Path) -> TowerContents:
 
 
 def _all_weights(contents: Mapping[str, PackageContents]) -> dict[str, Tensor]:
-    return {name: tensor for each in contents.values() for name, tensor in each.weights.items()}
+    """Return the weights of all packages by their names in the tower, however it was split."""
+    return {
+        name.removeprefix(_SPLIT): tensor
+        for each in contents.values()
+        for name, tensor in each.weights.items()
+    }
 
 
 def take_tables(entries: Sequence[TableEntry], weights: dict[str, Tensor]) -> dict[str, PublishedTable]:

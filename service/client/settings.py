@@ -14,5 +14,5 @@ class ClientSettings(BaseSettings):
     )
     url: str = Field(
         default="http://127.0.0.1:8080",
-        description="URL of the service that submit, watch, logs, list, cancel and retry call.",
+        description="URL of the service that submit, watch, logs, list, cancel, retry and diff call.",
     )

@@ -105,7 +105,7 @@ def test_rows_of_zeros_and_numbers_that_are_not_finite_do_not_spoil_the_sums() -
     new[4] = torch.nan
     old[4] = torch.nan  # unchanged
     diff = compare_tables(table(old), table(new))
-    assert (diff.rows_changed, diff.rows_not_finite) == (3, 3)
+    assert (diff.rows_changed, diff.rows_not_finite) == (3, 3)  # equal NaNs are no change
     assert diff.mean_cosine == pytest.approx(2 / 3)  # rows 0: 0, 1 and 5: 1
     assert diff.least_cosine == 0
     assert [each.row for each in diff.most_changed] == [0]
