@@ -10,7 +10,6 @@ from cli.verdict import describe_verdict
 from exporter.artifact.read import read_manifest, verify_artifact
 from exporter.artifact.reports import find_release_report
 from exporter.artifact.signing import VerifyingKey
-from exporter.coverage import TriedSizes
 from exporter.dtypes import Kernel, Precision
 from exporter.manifest import (
     MANIFEST_NAME,
@@ -22,6 +21,7 @@ from exporter.manifest import (
     TensorEntry,
     TowerEntry,
     TraceTime,
+    TriedSizes,
     VectorsEntry,
 )
 from exporter.redaction import escape_deceptive

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from exporter.coverage import ShareEntry, TriedSizes
 from exporter.dims.plan import DimPlan, DynamicDim, Share, longest_dim
-from exporter.manifest import DimEntry, TensorEntry
+from exporter.manifest import DimEntry, ShareEntry, TensorEntry, TriedSizes
 
 
 @dataclass(frozen=True, kw_only=True)

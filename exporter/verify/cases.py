@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from exporter.coverage import TriedSizes
 from exporter.data.batch import contradicting_batches
 from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
@@ -13,7 +12,7 @@ from exporter.data.sweep import agreeing_batches
 from exporter.dims.entries import Tried
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import input_sizes
-from exporter.manifest import CaseKind, CaseReport
+from exporter.manifest import CaseKind, CaseReport, TriedSizes
 from exporter.towers.tower import Tower
 
 _USUAL = "batch_32"

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
-from exporter.coverage import ShareEntry, TriedSizes
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.manifest import (
     DimEntry,
@@ -14,6 +13,7 @@ from exporter.manifest import (
     Manifest,
     OutputDifference,
     RowError,
+    ShareEntry,
     SlowNode,
     SourceRef,
     SparseEntry,
@@ -21,6 +21,7 @@ from exporter.manifest import (
     TensorEntry,
     TowerEntry,
     TraceTime,
+    TriedSizes,
     VerificationReport,
     Versions,
 )

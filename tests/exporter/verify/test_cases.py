@@ -8,12 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from exporter.config.schema import Feature, FeatureKind, Sequence, TableConfig
-from exporter.coverage import TriedSizes
 from exporter.data.rows import NamedBatch, Rows, read_rows
 from exporter.dims.entries import Tried, dim_entries, tried_between
 from exporter.dims.plan import DimPlan, plan_dims, plan_group_tensors
 from exporter.dims.torch_dims import input_sizes
-from exporter.manifest import CaseKind, CaseReport
+from exporter.manifest import CaseKind, CaseReport, TriedSizes
 from exporter.verify.cases import make_cases, measure_tried
 from tests.exporter.models.recorded import (
     MODELS,
