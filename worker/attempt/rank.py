@@ -9,7 +9,6 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -29,15 +28,12 @@ from exporter.storage.uris import require_sound_uris
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.setup import make_tracing
-from worker.attempt.reports import make_reporter
+from worker.attempt.reports import WrapReport, make_reporter
 from worker.attempt.workspace import AttemptFile, places_of, write_failure, write_outcome
 from worker.lease.lease_proof import await_proof
 from worker.settings import AttemptSettings, RankSettings
 
 log = logging.getLogger(__name__)
-
-
-WrapReport = Callable[[OnStage], OnStage]
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Report the stages of a rank: as lines for its supervisor, as log lines for people, and as spans."""
 
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
@@ -8,6 +9,8 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from exporter.stages import OnStage, Stage, StageEvent
 from telemetry.tracing import Tracing
 from worker.attempt.logs import format_event
+
+WrapReport = Callable[[OnStage], OnStage]
 
 
 def make_reporter(events: TextIO, tracing: Tracing, traceparent: str | None) -> OnStage:
