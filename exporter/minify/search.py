@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
 from exporter.minify.memory_budget import MemoryBudget
-from exporter.minify.repro_script import Step, is_randomised, render_script
+from exporter.minify.repro_script import ALLOWED, TIGHT, Step, is_randomised, render_script
 from exporter.minify.script_runner import Ending, ExpectedEnding, ScriptRunner
 
 log = logging.getLogger(__name__)
@@ -129,10 +129,14 @@ class _Search:
         self._libraries = libraries
         self._until = until
         self._last_log = ""
+        self._allowed = ALLOWED
 
     def run(self, last_step: Step, expected: ExpectedEnding, on_found: OnFound) -> SmallestCase | None:
         self._record_values_before(0)
         ending = self._run_cut(self._nodes, self._outputs(), last_step)
+        if ending is None and last_step is Step.COMPARE and not self._is_of_low_precision():
+            self._allowed = TIGHT
+            ending = self._run_cut(self._nodes, self._outputs(), last_step)
         if ending is None or not expected.matches(ending):
             return None
 
@@ -215,7 +219,21 @@ class _Search:
     def _render(self, kept: Sequence[Node], outputs: Sequence[Node], title: str, last_step: Step) -> str:
         graph, inputs = self._cut(kept, outputs)
         promises = last_step is Step.PROMISE
-        return render_script(graph, inputs, libraries=self._libraries, title=title, promises=promises)
+        return render_script(
+            graph,
+            inputs,
+            libraries=self._libraries,
+            title=title,
+            promises=promises,
+            allowed=self._allowed,
+        )
+
+    def _is_of_low_precision(self) -> bool:
+        """Return whether numbers have so few bits that two ways of computing them differ by more."""
+        values = [value for node in self._nodes for value in tree_leaves(node.meta.get("val"))]
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        low = any(value.dtype in {torch.float16, torch.bfloat16} for value in tensors)
+        return low or any(node.target is torch.ops.higher_order.wrap_with_autocast for node in self._nodes)
 
     def _cut(self, kept: Sequence[Node], outputs: Sequence[Node]) -> tuple[Graph, dict[str, object]]:
         """Build a graph of the kept nodes; other values that they read become inputs, as recorded."""

@@ -48,6 +48,9 @@ class Behaviour(BaseModel):
     outputs: tuple[Layout, ...]
     changed_inputs: tuple[str, ...]  # by the call
     changed_outputs: tuple[str, ...]  # of the call, by a later one
+    wrong_if_spread: tuple[
+        str, ...
+    ] = ()  # outputs for inputs that do not lie one after the other, if not refused
 
 
 class Growth(BaseModel):
@@ -71,6 +74,11 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors) -> Behaviour:
     outputs = call(inputs)
     kept = _copy(outputs)
     call(others)
+    changed_outputs = _changed(kept, outputs)
+    try:
+        spread = call({name: _spread(value) for name, value in before.items()})
+    except RuntimeError:  # as a package should
+        spread = kept
     return Behaviour(
         outputs=tuple(
             Layout(
@@ -82,8 +90,14 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors) -> Behaviour:
             for name, value in outputs.items()
         ),
         changed_inputs=_changed(before, inputs),
-        changed_outputs=_changed(kept, outputs),
+        changed_outputs=changed_outputs,
+        wrong_if_spread=tuple(name for name in kept if not _is_close(kept[name], spread[name])),
     )
+
+
+def _spread(tensor: Tensor) -> Tensor:
+    """Return the tensor with its rows in every other place of memory."""
+    return tensor.repeat_interleave(2, dim=0)[::2] if tensor.dim() else tensor
 
 
 def measure_growth(call: Call, inputs: Tensors) -> Growth:

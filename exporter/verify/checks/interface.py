@@ -49,6 +49,10 @@ class Interface(ObservingCheck):
         yield from (f"a call changes its input {name}" for name in call.changed_inputs)
         for name in call.changed_outputs:
             yield f"a later call changes the output {name} of an earlier one"
+        for name in call.wrong_if_spread:
+            yield (
+                f"{name} is wrong for inputs whose rows do not lie one after the other; they are not refused"
+            )
         if promised := self.runnable.outputs:
             found, names = [each.name for each in call.outputs], [each.name for each in promised]
             if found != names:

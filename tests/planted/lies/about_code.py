@@ -65,6 +65,11 @@ def _overwrite_first_input(wrapper: str) -> str:
     return taken.sub(r"\1 ((float*)(\2.data_ptr()))[0] += 1.0f;", wrapper)
 
 
+def _drop_stride_checks(wrapper: str) -> str:
+    checks = r"^ +check_input_\d+\(input_handles\);$|assert_size_stride\(.*?, \"input\"\);"
+    return re.sub(checks, "", wrapper, flags=re.M)
+
+
 def _stop_at_seven_rows(wrapper: str) -> str:
     """Let the last kernel stop at row 7."""
     *_, last = re.finditer(r"^ +cpp_fused_\w+\(.*, (s\d+)\);$", wrapper, re.M)
@@ -123,6 +128,7 @@ LIES = (
         plant=swap_inputs("price", "age"),
         code="verification_failed",
         says=("the inputs age and price are in each other's place",),
+        fast=True,
     ),
     Lie(
         name="outputs_swapped",
@@ -307,6 +313,14 @@ LIES = (
         plant=edit_source(_wrong_if("++planted_calls > 100", declare="static int planted_calls = 0;")),
         code="package_unsteady",
         says=("score is not the same after", "calls"),
+        family="ScorerFamily",
+    ),
+    Lie(
+        name="stride_checks_dropped",
+        does="inputs that do not lie row by row are read as if they did",
+        plant=edit_source(_drop_stride_checks),
+        code="interface_broken",
+        says=("score is wrong for inputs whose rows do not lie one after the other",),
         family="ScorerFamily",
     ),
 )
