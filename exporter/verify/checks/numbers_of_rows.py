@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from torch import Tensor
 
@@ -30,6 +31,8 @@ class NumbersOfRows(Check):
 
     def run(self, trial: Trial) -> CheckResult:
         """Compare with eager at one number of rows after the other, spread evenly until time is up."""
+        if not self._is_right(trial):  # another check's failure
+            return CheckResult(sizes=trial.sizes, detail="not tried: the largest batch fails")
         largest, done, until = trial.sizes[BATCH], 0, time.monotonic() + _LIMIT_S
         usual = measure_scales(trial.expected)
         for rows in spread_evenly(largest):
@@ -45,13 +48,29 @@ class NumbersOfRows(Check):
         tried = f"{done} of {largest} numbers of rows, in {_LIMIT_S:g} s" if done < largest else f"all {done}"
         return CheckResult(sizes=trial.sizes, detail=tried)
 
+    def _is_right(self, trial: Trial) -> bool:
+        with suppress(Exception):  # of eager or of the packages, which other checks report
+            if not isinstance(trial.outputs, Refused):
+                return not self._describe(trial.batch.inputs, trial.expected, trial.outputs)
+        return False
+
     def _find_problem(self, trial: Trial, inputs: Mapping[str, Tensor], usual: Mapping[str, float]) -> str:
         expected = self.runnable.run_eager(inputs)
         try:
             outputs = trial.running.run(inputs)
         except Refused as refusal:
             return f"they refuse: {refusal}"
-        difference = compare(self.runnable.settle_ties(inputs, expected, outputs), outputs, usual=usual)
+        return self._describe(inputs, expected, outputs, usual)
+
+    def _describe(
+        self,
+        inputs: Mapping[str, Tensor],
+        expected: Mapping[str, Tensor],
+        outputs: Mapping[str, Tensor],
+        usual: Mapping[str, float] | None = None,
+    ) -> str:
+        settled = self.runnable.settle_ties(inputs, expected, outputs)
+        difference = compare(settled, outputs, usual=usual)
         if difference.within(self.runnable.tolerance):
             return ""
         if difference.problem:

@@ -7,9 +7,16 @@ import torch
 from torch import Tensor
 
 from exporter.verify.checks.leaks import is_leak
-from exporter.verify.observe import call_at_once, measure_growth, observe_call
+from exporter.verify.observe import (
+    call_at_once,
+    filled_memory,
+    measure_growth,
+    observe_call,
+    other_threads,
+)
 
 Tensors = dict[str, Tensor]
+THREADS_BEFORE = torch.get_num_threads()
 INPUTS, OTHERS = {"x": torch.rand(7, 3)}, {"x": torch.rand(7, 3)}
 
 
@@ -96,3 +103,38 @@ def test_calls_that_share_nothing_are_equal_in_two_threads() -> None:
     assert counts.calls >= 8
     assert counts.differing == 0
     assert found == []
+
+
+def test_outputs_for_inputs_that_do_not_lie_row_by_row_are_compared() -> None:
+    def read_as_if(inputs: Tensors) -> Tensors:
+        x = inputs["x"]
+        return {"y": x.as_strided(x.shape, (x.shape[1], 1)) * 2}
+
+    def refuse(inputs: Tensors) -> Tensors:
+        if not inputs["x"].is_contiguous():
+            raise RuntimeError("unmatched stride value at 0")
+        return double(inputs)
+
+    assert observe_call(read_as_if, INPUTS, OTHERS).wrong_if_spread == ("y",)
+    assert observe_call(refuse, INPUTS, OTHERS).wrong_if_spread == ()
+    assert observe_call(double, INPUTS, OTHERS).wrong_if_spread == ()
+
+
+def test_outputs_that_are_others_after_many_calls_are_named() -> None:
+    calls: list[None] = []
+
+    def tire(inputs: Tensors) -> Tensors:
+        calls.append(None)
+        return {"x": inputs["x"], "y": inputs["x"] * (2 if len(calls) < 20 else 3)}
+
+    assert measure_growth(tire, INPUTS).moved == ("y",)
+    assert measure_growth(double, INPUTS).moved == ()
+
+
+def test_new_memory_holds_huge_numbers_only_inside() -> None:
+    with filled_memory():
+        inside = torch.empty(1 << 20)
+    assert float(inside[1 << 19]) > 1e38
+    with other_threads():
+        assert torch.get_num_threads() == (1 if THREADS_BEFORE > 1 else 2)
+    assert torch.get_num_threads() == THREADS_BEFORE
