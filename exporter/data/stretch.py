@@ -298,13 +298,20 @@ def _full(stretcher: Stretcher) -> NamedBatch:
     )
 
 
-def _largest(stretcher: Stretcher) -> NamedBatch:
+def lighter_full_batch(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBatch]:
+    """Yield the largest stretched batch with a `share` of the events that as many rows have as they are."""
+    if rows.sequences:
+        usual = max(float(rows.columns[feature.name].per_row.mean()) for feature in rows.sequences)
+        yield _largest(Stretcher(rows=rows, plan=plan), longest=max(1, int(share * usual)))
+
+
+def _largest(stretcher: Stretcher, longest: int | None = None) -> NamedBatch:
     def values(wanted: Wanted) -> Counts:
         in_all = stretcher.in_all(wanted.most, wanted.size)
         return spread(in_all, max(wanted.size, 1))[: wanted.size]
 
     def events(wanted: Wanted) -> Counts:
-        each = stretcher.affordable_events(wanted.most, wanted.size)
+        each = min(stretcher.affordable_events(wanted.most, wanted.size), longest or wanted.most)
         allowed = each if wanted.in_all is None else min(each, wanted.in_all // wanted.size)
         return np.full(wanted.size, allowed, dtype=np.int64)
 

@@ -1,13 +1,13 @@
 """Verification cases: batches on which package and eager must agree, and batches that must be refused."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from exporter.data.batch import contradicting_batches
 from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
-from exporter.data.stretch import batches_beyond
+from exporter.data.stretch import batches_beyond, lighter_full_batch
 from exporter.data.sweep import agreeing_batches
 from exporter.dims.entries import Tried
 from exporter.dims.plan import DimPlan
@@ -45,12 +45,17 @@ class Cases:
         return next((case for case in self.ordinary[:-1] if case.name == _USUAL), None)
 
     def lighten(self, share: float) -> "Cases":
-        """Return the cases with lighter ones in the place of the largest ordinary batch."""
+        """Return the cases with lighter ones in the place of the largest ordinary one, and of their names."""
         lighter, heavy = list(self.make_lighter(share)), self.ordinary[-1]
         if not lighter:
             return self
+        replaced = {heavy.name, *(case.name for case in lighter)}
         at = self.must_agree.index(heavy)
-        return replace(self, must_agree=[*self.must_agree[:at], *lighter, *self.must_agree[at + 1 :]])
+        before, after = (
+            [case for case in part if case.name not in replaced]
+            for part in (self.must_agree[:at], self.must_agree[at:])
+        )
+        return replace(self, must_agree=[*before, *lighter, *after])
 
 
 def make_cases(rows: Rows, plan: DimPlan) -> Cases:
@@ -59,8 +64,13 @@ def make_cases(rows: Rows, plan: DimPlan) -> Cases:
         must_agree=tuple(agreeing_batches(rows, plan)),
         must_be_refused=(*contradicting_batches(rows, plan), *batches_beyond(rows, plan)),
         # Where a package accepts what was tried and no more, all of it has to be tried.
-        make_lighter=(lambda share: ()) if plan.row_limits else partial(lighter_batches, rows, plan),
+        make_lighter=(lambda share: ()) if plan.row_limits else partial(_make_lighter, rows, plan),
     )
+
+
+def _make_lighter(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBatch]:
+    yield from lighter_batches(rows, plan, share)
+    yield from lighter_full_batch(rows, plan, share)
 
 
 def bound_by_tried(tower: Tower, rows: Rows) -> Tower:

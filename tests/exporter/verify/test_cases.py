@@ -1,6 +1,7 @@
 """The cases of the gate, and the sizes that they are stated to try."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -110,3 +111,27 @@ def test_what_was_tried_of_a_row_is_what_groups_are_padded_to() -> None:
     assert padded["longest_click_seq"].tried == TriedSizes(smallest=0, largest=20)
     assert padded["batch"].tried == TriedSizes(smallest=1, largest=64)
     assert all(dim.share is None for dim in padded.values())
+
+
+def test_the_largest_stretched_batch_is_lightened_with_the_largest_ordinary_one() -> None:
+    rows, plan = sample("hstu_match", "user_tower", 512)
+    cases = make_cases(rows, plan)
+    lighter = cases.lighten(0.5)
+    events = "uih_seq__video_id.lengths"
+    full, less, many = (
+        {case.name: case.inputs[events] for case in each.must_agree}[name]
+        for each, name in ((cases, "full_batch"), (lighter, "full_batch"), (cases, "batch_512"))
+    )
+    assert len(less) == len(full) == 512
+    assert int(full.sum()) == 512 * 96
+    assert int(less.sum()) <= 0.51 * int(many.sum())
+    others = {case.name for case in cases.must_agree}
+    assert others <= {case.name for case in lighter.must_agree}
+    assert len(lighter.must_agree) == len({case.name for case in lighter.must_agree})
+
+
+def test_packages_with_strict_bounds_are_tried_with_all_of_it() -> None:
+    rows, plan = sample("hstu_match", "user_tower", 512)
+    dims = tuple(replace(dim, share=dim.share and replace(dim.share, refused_above=96)) for dim in plan.dims)
+    cases = make_cases(rows, replace(plan, dims=dims))
+    assert cases.lighten(0.5) is cases
