@@ -132,6 +132,9 @@ def test_the_largest_stretched_batch_is_lightened_with_the_largest_ordinary_one(
 
 def test_packages_with_strict_bounds_are_tried_with_all_of_it() -> None:
     rows, plan = sample("hstu_match", "user_tower", 512)
-    dims = tuple(replace(dim, share=dim.share and replace(dim.share, refused_above=96)) for dim in plan.dims)
+    dims = tuple(
+        replace(dim, high=dim.high or 65_537, share=dim.share and replace(dim.share, refused_above=96))
+        for dim in plan.dims
+    )
     cases = make_cases(rows, replace(plan, dims=dims))
     assert cases.lighten(0.5) is cases
