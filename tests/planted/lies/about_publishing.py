@@ -17,7 +17,12 @@ from exporter.pipeline import export, manifest_entry, publish
 from exporter.storage.local import LocalStore
 from tests.planted.lies.lie import Lie, Plant
 
-_VECTORS = {"materialise_items": True, "item_id_column": "user", "item_index": {"kind": "flat"}}
+_VECTORS = {
+    "towers": ["item"],
+    "materialise_items": True,
+    "item_id_column": "user",
+    "item_index": {"kind": "flat"},
+}
 
 
 def _change_result(place: object, name: str, change: Callable[..., Any]) -> Plant:
