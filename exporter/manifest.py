@@ -9,7 +9,6 @@ from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.options.index_spec import IndexSpec
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
-from exporter.table_files import LookupReport
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # name of the column of item vectors, beside the items' ids
@@ -113,15 +112,12 @@ class Fp32Report(Frozen):
 class ReadBack(Frozen):
     """Bytes of a tower's packages that were read back from the files and compared before they were sent."""
 
-    entries: int = Field(default=0, description="Entries of the archives: code, sources, metadata, weights.")
-    tensors: int = Field(default=0, description="Weights and constants, all of them.")
-    from_checkpoint: int = Field(
-        default=0,
-        description="Tensors among them that were compared with the checkpoint's, or with what was made anew "
-        "from them (quantised rows, maps of ids). The others are constants of the model's code, compared "
-        "with the traced program or the compiled code.",
-    )
-    bytes: int = Field(default=0, description="Bytes of all tensors; every one was compared.")
+    entries: int = 0  # of the archives: code, sources, metadata, weights
+    tensors: int = 0  # weights and constants, all of them
+    # Tensors compared with the checkpoint's, or with what was made anew from them (quantised rows, maps of
+    # ids). The others are constants of the model's code, compared with the traced program or compiled code.
+    from_checkpoint: int = 0
+    bytes: int = 0  # of all tensors; every one was compared
 
 
 class VerificationReport(Frozen):
@@ -240,6 +236,19 @@ class SparseEntry(Frozen):
     package: FileRef
     tensors: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
+
+
+class LookupReport(Frozen):
+    """Verification of the shards: each rank compared lookups in its own rows with eager ones."""
+
+    cases: int  # sum over all ranks
+    refused: int  # cases among them whose inputs contradict each other, which were refused
+    own_rows: int = Field(
+        description="Rows that were also compared byte by byte with the checkpoint's, or with its rows "
+        "quantised anew: every row of every rank. Versions that left out `bytes` compared some of them."
+    )
+    bytes: int = 0  # of the compared rows and maps of ids, as they lie in the ranks' files
+    largest_difference: float
 
 
 class ShardedTables(Frozen):

@@ -19,6 +19,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "service": Requirements(minutes=6, disk_gb=2),
     "latency": Requirements(minutes=15, disk_gb=1),
     "table_memory": Requirements(minutes=10, disk_gb=25),
+    "weights_check": Requirements(minutes=25, disk_gb=35),
     "shards": Requirements(minutes=15, disk_gb=20),
     "warm": Requirements(minutes=20, disk_gb=1),
     "towers": Requirements(minutes=10, disk_gb=1),

@@ -4,6 +4,7 @@ Mappings are private to the process: a write would change a copy of the page, ne
 reserved for such copies, because nothing writes and a file may be larger than the machine's memory.
 """
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -15,6 +16,7 @@ from torch import Tensor
 from exporter.checkpoint.tensors import TensorMeta
 
 _SMALL = 1 << 20  # bytes; smaller tensors are copied, which costs less than a mapping
+_LIBC = ctypes.CDLL(None)
 _NORESERVE = 0x4000  # MAP_NORESERVE of Linux, which Python's mmap does not name before 3.13
 
 
@@ -78,3 +80,14 @@ def map_bytes(descriptor: int, start: int, size: int) -> Tensor:
         offset=start - skipped,
     )
     return torch.frombuffer(mapping, dtype=torch.uint8, count=size, offset=skipped)
+
+
+def read_ahead(values: Tensor) -> None:
+    """Let the kernel read these bytes of a mapped file, and as many behind them, in large requests.
+
+    It would otherwise read a little around each page that is touched. Advice that it does not take is lost.
+    """
+    if values.nbytes >= _SMALL and values.is_contiguous():
+        start = values.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+        size = values.data_ptr() + 2 * values.nbytes - start
+        _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_WILLNEED)

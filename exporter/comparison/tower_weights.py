@@ -20,8 +20,8 @@ from exporter.manifest import TableEntry, TowerEntry
 from exporter.models.embedding.tables import FLOATS, meta_of_fused_rows
 from exporter.redaction import shorten
 from exporter.reports.comparison import LONGEST_TEXT, MOST_WEIGHTS, WeightDiff, Weights
+from exporter.reports.table_files import ShardedTable
 from exporter.shards.lookup import RowFiles, read_tables
-from exporter.table_files import ShardedTable
 
 _LEAST_ROWS = 1000  # of a matrix that counts as a table where the manifest names none
 _SPLIT = "served."  # in front of the names of weights where the tower was split, see `exporter.towers.split`

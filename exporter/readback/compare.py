@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.mapped_tensor import read_ahead
 from exporter.readback.errors import WeightsDiffer
 
 PIECE = 4 << 20  # bytes that are compared at a time
@@ -68,6 +69,7 @@ def compare_boxes(
         if (tensor := found.get(box.tensor)) is None:  # the code does not read it
             continue
         part = _part(tensor.raw, box)
+        read_ahead(part)
         if not _equal(part, box.raw):
             raise _difference(tensor, box, part, place, reference, first_row)
         covered[box.tensor] += box.raw.numel()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from exporter.checkpoint.mapped_tensor import read_ahead
 from exporter.checkpoint.tensors import Piece, TensorMeta, raw_of
 from exporter.dtypes import TableDtype
 from exporter.readback.compare import PIECE, Box, as_rows, split_rows
@@ -49,6 +50,7 @@ class Stored(Expected):
             inner = (*others[:-1], others[-1] * size) if others else (0,)
             start, stop = max(first - begins, 0), max(end - begins, 0)
             for row, part in split_rows(raw[start:stop]):
+                read_ahead(part)
                 yield Box(tensor=self.name, raw=part, offset=(begins + start + row - first, *inner))
 
 

@@ -10,15 +10,15 @@ from exporter.dims.entries import dim_entries, tensor_entries, tried_between
 from exporter.dims.package_interface import bound_as_published, plan_between
 from exporter.errors import AttemptFailed, CheckpointUnreadable, ExportError
 from exporter.lowering.tables import RowErrors
-from exporter.manifest import ShardedTables, SourceRef, TableEntry
+from exporter.manifest import LookupReport, ShardedTables, SourceRef, TableEntry
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.options.tables import Tables
 from exporter.outcome import Failure
+from exporter.reports.table_files import ShardedTable, TableRows, TablesFile
 from exporter.shards.layout import RankTables, index_path, rows_path
 from exporter.shards.read_back import require_compared
 from exporter.spec import TowerName
-from exporter.table_files import LookupReport, ShardedTable, TableRows, TablesFile
 from exporter.towers.plan import PlannedTower
 
 

@@ -9,13 +9,12 @@ from exporter.checkpoint.keymap import ID_MAP_IDS, ID_MAP_ROWS
 from exporter.checkpoint.tensors import TensorMeta
 from exporter.dtypes import TableDtype
 from exporter.lowering.tables import RowErrors
-from exporter.manifest import FileRef, SourceRef
+from exporter.manifest import FileRef, LookupReport, SourceRef
 from exporter.models.embedding.table_uses import TableUse
 from exporter.models.embedding.tables import loses_precision, meta_of_fused_rows
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import TowerName
 from exporter.storage.store import StoredFile
-from exporter.table_files import LookupReport
 from exporter.towers.plan import TowerToExport
 
 TABLES_NAME = "tables.json"

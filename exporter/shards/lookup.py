@@ -21,8 +21,8 @@ from exporter.models.embedding.id_map import fill_id_maps
 from exporter.models.embedding.table_uses import TableUse, look_up_in_pieces, size_dynamic_tables
 from exporter.models.embedding.tables import meta_of_fused_rows
 from exporter.models.registry import build_tower
+from exporter.reports.table_files import ShardedTable, TablesFile
 from exporter.shards.layout import TABLES_NAME
-from exporter.table_files import ShardedTable, TablesFile
 from exporter.towers.lookup import LookUp, build_eager_lookup
 
 _HINT = "export again; the artifact was changed or made by another version"

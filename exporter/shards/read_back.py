@@ -10,8 +10,8 @@ from exporter.readback.compare import Found, Place, as_rows, compare_boxes
 from exporter.readback.errors import WeightsDiffer
 from exporter.readback.expected import Expected
 from exporter.readback.tower_weights import TowerWeights
+from exporter.reports.table_files import TablesFile
 from exporter.shards.layout import RankTables, TableShard, rows_path
-from exporter.table_files import TablesFile
 
 
 def read_back_rows(

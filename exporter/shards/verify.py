@@ -14,12 +14,12 @@ from exporter.construction.blueprint import Blueprint
 from exporter.construction.sources import open_rows
 from exporter.data.rows import NamedBatch
 from exporter.errors import DimPlanViolated, VerificationFailed
+from exporter.manifest import LookupReport
 from exporter.models.embedding.id_map import fill_id_maps, id_map_tensors
 from exporter.models.embedding.table_uses import TableUse, known_ids, look_up_in_pieces
 from exporter.shards.layout import TableShard
 from exporter.shards.lookup import RowFiles
 from exporter.spec import ExportSpec
-from exporter.table_files import LookupReport
 from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.tower import Tower
 from exporter.verify.cases import make_cases

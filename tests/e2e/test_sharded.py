@@ -17,9 +17,9 @@ from exporter.artifact.read import read_manifest
 from exporter.distributed.ranks import Ranks
 from exporter.dtypes import TableDtype
 from exporter.manifest import ShardedTables, TowerEntry
+from exporter.reports.table_files import TablesFile
 from exporter.shards.rank import write_tables
 from exporter.stages import no_progress
-from exporter.table_files import TablesFile
 from tests.e2e.conftest import FIXTURES, Export, flat
 from tests.exporter.models.recorded import recorded_batches
 from tests.exporter.shards.conftest import order_of, spec_of

@@ -16,10 +16,10 @@ from exporter.manifest import TowerEntry, VerificationReport
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline.export import publish_artifact
 from exporter.pipeline.publish import upload_exported_tower
+from exporter.reports.table_files import TablesFile
 from exporter.shards.layout import RankReport, RankTables, rows_path
 from exporter.shards.rank import export_tables
 from exporter.spec import TowerName
-from exporter.table_files import TablesFile
 from exporter.towers.plan import PlannedTower
 from tests.exporter.shards.conftest import order_of, spec_of
 from tests.exporter.stage_events import ignore_stages

@@ -9,9 +9,9 @@ from exporter.config.render import render_pipeline_config
 from exporter.data.batch import contradicting_batches, verification_batches
 from exporter.dims.plan import plan_dims
 from exporter.errors import DimPlanViolated, InvalidArtifact
+from exporter.reports.table_files import ShardedTable, TablesFile
 from exporter.shards.join import tables_file
 from exporter.shards.lookup import build_lookup, read_tables
-from exporter.table_files import ShardedTable, TablesFile
 from exporter.towers.lookup import LookUp, build_eager_lookup
 from exporter.towers.view import published_tower
 from tests.exporter.shards.conftest import Shard, Sharded

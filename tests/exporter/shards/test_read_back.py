@@ -15,13 +15,13 @@ from exporter.distributed.ranks import Ranks
 from exporter.lowering.tables import fuse_rows
 from exporter.readback.errors import WeightsDiffer
 from exporter.readback.tower_weights import TowerWeights
+from exporter.reports.table_files import ShardedTable, TablesFile
 from exporter.shards import write
 from exporter.shards.join import tables_file
 from exporter.shards.layout import RankTables, rows_path
 from exporter.shards.rank import write_tables
 from exporter.shards.read_back import read_back_rows, require_compared
 from exporter.stages import no_progress
-from exporter.table_files import ShardedTable, TablesFile
 from tests.dynamic_models import spec_for, write_dynamic_checkpoint
 from tests.exporter.readback.packages import flipped
 from tests.exporter.shards.conftest import Shard, Sharded, order_of

@@ -1,4 +1,4 @@
-"""The description of sharded tables: whose rows lie in which file, and how they were verified."""
+"""The description of sharded tables: whose rows lie in which file."""
 
 from typing import Literal
 
@@ -41,18 +41,3 @@ class TablesFile(Frozen):
     version: Literal[1] = 1
     tower: TowerName
     tables: tuple[ShardedTable, ...]
-
-
-class LookupReport(Frozen):
-    """Verification of the shards: each rank compared lookups in its own rows with eager ones."""
-
-    cases: int  # sum over all ranks
-    refused: int  # cases among them whose inputs contradict each other, which were refused
-    own_rows: int = Field(
-        description="Rows that were also compared byte by byte with the checkpoint's, or with its rows "
-        "quantised anew: every row of every rank. Versions that left out `bytes` compared some of them."
-    )
-    bytes: int = Field(
-        default=0, description="Bytes of the compared rows and maps of ids, as they lie in the ranks' files."
-    )
-    largest_difference: float
