@@ -109,7 +109,8 @@ class TaskAnswers:
             groups=number_groups(self._groups) if self._groups else None,
         )
         new = np.concatenate(self._answers).astype(np.float64)
-        old = np.concatenate(self._baseline).astype(np.float64) if self._baseline else None
+        has_old = self.has_baseline and self._baseline
+        old = np.concatenate(self._baseline).astype(np.float64) if has_old else None
         subject = self.task.output
         yield from judge_answers(new, subject)
         if not np.isfinite(new).all():
