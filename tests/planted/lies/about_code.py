@@ -15,7 +15,6 @@ from tests.planted.lies.compiler import (
     replace_operator,
     swap_inputs,
     swap_outputs,
-    swap_weights,
 )
 from tests.planted.lies.lie import Lie
 
@@ -186,13 +185,6 @@ LIES = (
         says=("all wrong rows have id 17 of input ids",),
     ),
     Lie(
-        name="tables_swapped",
-        does="two tables of one shape are read in each other's place",
-        plant=swap_weights("items.weight", "users.weight"),
-        code="verification_failed",
-        says=("the weights items.weight and users.weight are in each other's place",),
-    ),
-    Lie(
         name="size_checks_dropped",
         does="inputs of different numbers of rows are taken together",
         plant=edit_source(lambda wrapper: re.sub(r'assert_size_stride\(.*?, "input"\);', "", wrapper)),
@@ -251,8 +243,8 @@ LIES = (
         name="input_overwritten",
         does="a call adds 1 to one of its inputs",
         plant=edit_source(_overwrite_first_input),
-        code="interface_broken",
-        says=("a call changes its input age",),
+        code="package_unsteady",
+        says=("score", "between two runs"),
         family="ScorerFamily",
     ),
     Lie(

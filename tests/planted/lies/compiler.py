@@ -118,17 +118,6 @@ def swap_inputs(first: str, second: str) -> Plant:
     return edit_graph(edit)
 
 
-def swap_weights(first: str, second: str) -> Plant:
-    """Plant two weights of one shape in each other's place, wherever the graph reads them."""
-
-    def edit(model: GraphModule, outputs: Sequence[str]) -> None:
-        for node in model.graph.nodes:
-            if node.op == "get_attr" and node.target in {first, second}:
-                node.target = second if node.target == first else first
-
-    return edit_graph(edit)
-
-
 def edit_source(edit_wrapper: Callable[[str], str], edit_kernels: Callable[[str], str] = str) -> Plant:
     """Plant an edit of the C++ that the compiler has written, before it is built.
 
