@@ -187,7 +187,10 @@ def _build_by_graph(
                 reused.append(code)
         parts = assemble_parts(coded, request.folder)
     warm = len(reused) == len(coded)
-    origin = CodeOrigin(code="warm", reused="graph") if warm else CodeOrigin(code="cold", note=note)
+    kept = note if cache is not None and cache.dropped else ""  # of a warm export: only what was dropped
+    origin = (
+        CodeOrigin(code="warm", reused="graph", note=kept) if warm else CodeOrigin(code="cold", note=note)
+    )
     return _Unverified(parts=parts, origin=origin, traced=traced, reused=tuple(reused), trace=trace_time)
 
 
