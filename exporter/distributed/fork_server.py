@@ -59,7 +59,7 @@ class ForkServer:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the server can still be asked; seen from any fork of its user."""
+        """Return whether the server can still be asked; any fork of its user sees it."""
         ended = select.poll()
         ended.register(self._socket, 0)  # tells of a hang-up in any case
         return not ended.poll(0)

@@ -16,6 +16,7 @@ from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidRows
 from exporter.items.ids import check_ids
 from exporter.items.plan import Items, VectorsPlan
+from exporter.items.read_back import ComputedItems
 from exporter.items.stream import write_vectors
 from exporter.manifest import Manifest, Metric, VectorsEntry
 from exporter.serving.downloaded_tower import download_tower
@@ -128,7 +129,14 @@ def test_a_row_that_cannot_be_encoded_is_named(artifact: Path, manifest: Manifes
     with pytest.raises(
         InvalidRows, match=r"rows\.parquet, column video_id, row 30000: 2000 is not in 0 to 1999"
     ):
-        write_vectors(wanted, runner, tmp_path, np.array([3]), lambda done, detail: told.append(detail))
+        write_vectors(
+            wanted,
+            runner,
+            tmp_path,
+            np.array([3]),
+            ComputedItems(tmp_path / "computed"),
+            lambda done, detail: told.append(detail),
+        )
     assert len(told) == 1 and told[0].startswith("vectors: 16,384 of 40,000 items")
 
 
