@@ -40,13 +40,21 @@ def read_numbers(batch: LabelledBatch, column: str) -> tuple[Array, NDArray[np.i
 
 
 def read_group(batch: LabelledBatch, column: str) -> pa.Array:
-    """Return the group of each row; of a list its first value, as TorchEasyRec takes it."""
+    """Return the group of each row; of a list its first value, as TorchEasyRec takes it.
+
+    Raises:
+        InvalidRows: naming file and column, the values are no integers or texts.
+    """
     array = whole(batch.table, column)
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         offsets = array.offsets.to_numpy()
         first = np.where(np.diff(offsets) > 0, offsets[:-1], -1)
         array = array.values.take(pa.array(first, mask=first < 0))
-    return array.cast(pa.string())
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowException:
+        place = ColumnPlace(where=batch.where, column=column, first_row=batch.first_row)
+        place.refuse(f"is of type {array.type}, which groups no rows", hint="group rows by integers or texts")
 
 
 def number_groups(arrays: Sequence[pa.Array]) -> Codes:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from exporter.errors import ExportError
 from exporter.options.release_gate import ReleaseGate
-from exporter.release.estimates import judge_rise
+from exporter.release.estimates import CONFIDENCE_Z, judge_rise
 from exporter.release.labelled_rows import LabelledRows, RowCounts, Sample
 from exporter.reports.input_statistics import (
     MOST_FEATURES,
@@ -23,6 +23,7 @@ _HEAD = 31  # most frequent ids, which with all others make 32 bins
 _TENTHS = np.arange(1, 10) / 10
 _LENGTH_BINS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # upper ends; longer ones are in the last
 _LEAST_SHARE = 1e-4  # of a bin, so that an empty one does not make the index infinite
+_FEWEST_IN_BIN = 10  # rows with an id, below which it is frequent by chance in one of the samples
 _TIMES = ((9e8, 5e9), (9e11, 5e12))  # seconds and milliseconds of the years 1998 to 2128
 _LONGEST_REPORT = 64 << 20  # bytes
 
@@ -175,8 +176,9 @@ def _judge_psi(
     for name, (now, old) in same.items():
         if ValueKind.TIMES in (now.kind, old.kind):
             continue
-        shares = _shares(samples[name].values(), old.bins, old.kind)
-        yield _judge_index("psi", name, (shares, old.shares), (now.rows, old.rows), allowed)
+        shares = (_shares(samples[name].values(), old.bins, old.kind), old.shares)
+        is_ids = old.kind is ValueKind.IDS
+        yield _judge_index("psi", name, shares, (now.rows, old.rows), allowed, merge_rare=is_ids)
 
 
 def _judge_lengths(
@@ -195,16 +197,26 @@ def _judge_index(
     shares: tuple[Sequence[float], Sequence[float]],
     rows: tuple[int, int],
     allowed: float,
+    *,
+    merge_rare: bool = False,
 ) -> Finding:
-    """Return the finding on one index; equal distributions give one that grows as rows become fewer."""
-    value = stability_index(*shares)
-    used = sum(max(pair) > 0 for pair in zip(*shares, strict=True))
-    by_chance = max(0, used - 1) * (1 / max(1, rows[0]) + 1 / max(1, rows[1]))
-    if by_chance > allowed:
-        verdict = Verdict.TOO_FEW
+    """Return the finding on one index; equal distributions give one that grows as rows become fewer.
+
+    It is about chi-squared then, with as many degrees of freedom as there are bins, less one: between its
+    mean and a bound for its noise nobody can tell.
+    """
+    unit = 1 / max(1, rows[0]) + 1 / max(1, rows[1])
+    is_told = (_count_used(shares) - 1) * unit <= allowed
+    if merge_rare:
+        shares = _merge_rare(shares, rows)
+    value, freedom = stability_index(*shares), max(0, _count_used(shares) - 1)
+    by_chance, noise = freedom * unit, float(np.sqrt(2 * freedom)) * unit
+    excess = value - by_chance - allowed
+    if is_told and excess <= 0:
+        verdict = Verdict.PASSED
     else:
-        verdict = Verdict.FAILED if value - by_chance > allowed else Verdict.PASSED
-    detail = f"{value:.4g} over {used} bins; equal distributions would give about {by_chance:.2g}"
+        verdict = Verdict.FAILED if is_told and excess > CONFIDENCE_Z * noise else Verdict.TOO_FEW
+    detail = f"{value:.4g} over {freedom + 1} bins; equal distributions would give about {by_chance:.2g}"
     return Finding(
         measure=measure,
         subject=name,
@@ -214,6 +226,25 @@ def _judge_index(
         verdict=verdict,
         detail=detail,
     )
+
+
+def _count_used(shares: tuple[Sequence[float], Sequence[float]]) -> int:
+    return sum(max(pair) > 0 for pair in zip(*shares, strict=True))
+
+
+def _merge_rare(
+    shares: tuple[Sequence[float], Sequence[float]], rows: tuple[int, int]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Put ids that few rows of either sample have into the last bin, which is of all others.
+
+    The most frequent of many rare ids were drawn once or twice more than the rest, and are others the next
+    time.
+    """
+    both = np.asarray(shares)
+    is_rare = (both * np.asarray(rows)[:, None]).max(axis=0) < _FEWEST_IN_BIN
+    is_rare[-1] = True
+    merged = np.column_stack([both[:, ~is_rare], both[:, is_rare].sum(axis=1)]).tolist()
+    return merged[0], merged[1]
 
 
 def stability_index(now: Sequence[float], before: Sequence[float]) -> float:

@@ -28,6 +28,7 @@ from exporter.release.measures import (
     mean_error,
     normalised_entropy,
 )
+from exporter.release.releases import baseline_finding
 from exporter.release.scoring import ScoredBatch
 from exporter.reports.release_report import Finding, Verdict
 
@@ -97,6 +98,11 @@ class TaskAnswers:
         if self.weight:
             weights, of_weights = read_numbers(batch.rows, self.weight)
             self._weights.append(weights if of_weights is not None else weights[rows])
+            if len(self._weights[-1]) != len(labels):
+                place.refuse(
+                    f"holds {len(labels)} labels, for {len(weights)} weights of {self.weight}",
+                    hint="write one weight per row, or per label",
+                )
         if self.group:
             self._groups.append(read_group(batch.rows, self.group).take(pa.array(rows)))
 
@@ -115,6 +121,9 @@ class TaskAnswers:
         yield from judge_answers(new, subject)
         if not np.isfinite(new).all():
             return
+        if old is not None and (bad := ~np.isfinite(old)).any():
+            yield baseline_finding(f"{int(bad.sum()):,} of its answers are NaN or infinite", subject)
+            old = None
         for measure in _measures(self.task, self.gate, grouped=bool(self.group)):
             yield measure.judge(scored, new, old, subject)
         if self.task.kind is TaskKind.BINARY:
@@ -161,7 +170,7 @@ class _Measure:
             rows=ours.rows,
             verdict=Verdict.NO_BASELINE,
         )
-        theirs = None if old is None or not np.isfinite(old).all() else self.compute(scored, old)
+        theirs = None if old is None else self.compute(scored, old)
         if theirs is None:
             return found
         scale = abs(self.badness(theirs.value)) if self.relative else 1.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from exporter.data.column import ColumnPlace
 from exporter.data.parquet import open_parquet
-from exporter.errors import InvalidArtifact, InvalidRows
+from exporter.errors import ExportError, InvalidArtifact, InvalidRows
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.columns import number_groups, read_group, read_numbers, split_lists
 from exporter.release.estimates import Codes, count_units, judge_chance, judge_rise, noise_of
@@ -97,13 +97,21 @@ def judge_retrieval(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
         else:
             yield baseline_finding(problem), 0
     with ExitStack() as searching:
-        found = []
-        for side in sides:
-            tower = side.towers[TowerName.USER]
-            items = open_items(judged, side)
-            search = searching.enter_context(ItemSearch(items, _width_of(tower), judged.scratch))
-            found.append(_Found(search=search, output=_vector_output(tower), cut_offs=judged.gate.k))
-        yield from _search_rows(judged, sides, found)
+        found = [_open_search(judged, judged.candidate, searching)]
+        for side in sides[1:]:
+            try:
+                found.append(_open_search(judged, side, searching))
+            except ExportError as error:
+                yield baseline_finding(error.message), 0
+        yield from _search_rows(judged, sides[: len(found)], found)
+
+
+def _open_search(judged: JudgedRelease, side: Side, searching: ExitStack) -> _Found:
+    """Start a search among the items of a release, which ends with `searching`."""
+    tower = side.towers[TowerName.USER]
+    items = open_items(judged, side)
+    search = searching.enter_context(ItemSearch(items, _width_of(tower), judged.scratch))
+    return _Found(search=search, output=_vector_output(tower), cut_offs=judged.gate.k)
 
 
 def _search_rows(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from exporter.errors import InvalidArtifact
+from exporter.errors import InvalidArtifact, InvalidRows
 from exporter.items.index import require_faiss
 from exporter.items.vector_files import Vectors
 from exporter.manifest import Metric
@@ -133,11 +133,25 @@ class Places:
             self._texts = {text: row for row, text in enumerate(ids.to_pylist())}
 
     def find(self, ids: pa.Array) -> Labels:
-        """Return the row number of each id, -1 where there is none."""
+        """Return the row number of each id, -1 where there is none.
+
+        Raises:
+            InvalidRows: the ids are of a type that the items' are not.
+        """
+        kind = pa.string() if self._numbers is None else pa.int64()
+        try:
+            ids = ids.cast(kind)
+        except pa.ArrowException as error:
+            raise InvalidRows(
+                f"the chosen items are of type {ids.type}, and items are published by ids of type {kind}: "
+                f"{str(error)[:200]}",
+                hint="name the column of the chosen items' ids in release_gate.item_column",
+                where="release_gate.item_column",
+            ) from error
         if self._numbers is None:
-            texts = ids.cast(pa.string()).to_pylist()
+            texts = ids.to_pylist()
             return np.fromiter((self._texts.get(text, -1) for text in texts), dtype=np.int64, count=len(ids))
-        wanted = pc.fill_null(ids.cast(pa.int64()), -1).to_numpy()
+        wanted = pc.fill_null(ids, -1).to_numpy()
         at = np.minimum(np.searchsorted(self._numbers, wanted), len(self._numbers) - 1)
         found: Labels = np.where(self._numbers[at] == wanted, self._order[at], -1)
         return found

@@ -41,6 +41,11 @@ def test_groups_are_numbered_across_batches() -> None:
     assert len(set(codes)) == 3
 
 
+def test_what_groups_no_rows_is_named() -> None:
+    with pytest.raises(InvalidRows, match="column c: is of type struct.*groups no rows"):
+        read_group(batch(pa.array([{"a": 1}])), "c")
+
+
 def test_lists_are_split_with_the_row_of_each_value() -> None:
     values, rows = split_lists(batch(pa.array([[1, 2], [], [3]])), "c")
     assert (values.to_pylist(), rows.tolist()) == ([1, 2, 3], [0, 0, 2])

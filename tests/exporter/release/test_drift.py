@@ -48,6 +48,20 @@ def test_rows_of_another_day_have_not_drifted(draw: type) -> None:
     assert {each.verdict for each in findings.values()} == {Verdict.PASSED}
 
 
+@pytest.mark.parametrize("rows", [300, 500, 1000])
+def test_rare_ids_of_another_day_are_no_drift(rows: int) -> None:
+    before, now = (np.random.default_rng(seed).integers(0, 1000, size=rows) for seed in (1, 2))
+    assert judged(sample(before), sample(now))["psi"].verdict is Verdict.PASSED
+
+
+def test_one_of_two_values_drawn_more_often_in_few_rows_is_not_refused_as_drift() -> None:
+    before, now = (np.arange(40, dtype=np.int64) < ones for ones in (12, 24))
+    assert judged(sample(before.astype(np.int64)), sample(now.astype(np.int64)))["psi"].verdict in (
+        Verdict.TOO_FEW,
+        Verdict.PASSED,
+    )
+
+
 @pytest.mark.parametrize(
     ("before", "now"),
     [(ids(5000, 1), ids(5000, 2, rest=40)), (numbers(5000, 1), numbers(5000, 2, shift=0.7))],

@@ -1,5 +1,7 @@
 """Findings on the answers of a task: dead, wrong or without a baseline, and labels that do not fit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -59,6 +61,22 @@ def test_a_baseline_that_ended_half_way_is_left_out() -> None:
     task.add(scored(TRUE, None))
     task.has_baseline = False
     assert judged(task)["auc"].verdict is Verdict.NO_BASELINE
+
+
+def test_a_baseline_whose_answers_are_not_finite_is_said_not_to_be_compared() -> None:
+    task = gathered()
+    task.add(scored(TRUE, np.where(np.arange(ROWS) == 7, np.nan, TRUE).astype(np.float32)))
+    found = judged(task)
+    assert (found["baseline"].verdict, found["auc"].verdict) == (Verdict.TOO_FEW, Verdict.NO_BASELINE)
+    assert "1 of its answers are NaN" in found["baseline"].detail
+
+
+def test_weights_of_another_number_than_labels_are_named() -> None:
+    task = replace(gathered(), gate=ReleaseGate(weight_column="w"))
+    batch = scored(TRUE, TRUE)
+    table = batch.rows.table.append_column("w", pa.array([[1.0, 2.0]] * ROWS))
+    with pytest.raises(InvalidRows, match=f"holds {ROWS} labels, for {2 * ROWS} weights of w"):
+        task.add(replace(batch, rows=replace(batch.rows, table=table)))
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from exporter.errors import InvalidArtifact
+from exporter.errors import InvalidArtifact, InvalidRows
 from exporter.items.vector_files import VectorsWriter
 from exporter.manifest import Metric
-from exporter.release.search import ItemSearch, PublishedItems, hits_and_gains
+from exporter.release.search import ItemSearch, Places, PublishedItems, hits_and_gains
 
 WIDTH = 8
 
@@ -67,6 +67,12 @@ def test_a_user_of_several_interests_gets_the_nearest_to_any(tmp_path: Path) -> 
     with ItemSearch(published(tmp_path, pa.array(range(40)), items, indexed=True), WIDTH, tmp_path) as search:
         best = (users @ items.T).max(axis=1)
         assert search.find(users, 6).tolist() == np.argsort(-best, axis=1)[:, :6].tolist()
+
+
+@pytest.mark.parametrize("chosen", [pa.array(["a shoe"]), pa.array([1.5]), pa.array([{"id": 1}])])
+def test_chosen_items_that_are_no_ids_are_named(chosen: pa.Array) -> None:
+    with pytest.raises(InvalidRows, match="items are of type .* published by ids of type int64"):
+        Places(pa.array([1, 2])).find(chosen)
 
 
 def test_vectors_of_another_width_are_refused(tmp_path: Path) -> None:
