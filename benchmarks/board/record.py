@@ -19,6 +19,7 @@ SIZES: Mapping[str, str] = {
     "no_values": "empty histories",
     "random": "drawn sizes",
     "low_counts": "short histories",
+    "held_counts": "short histories",
     "middle_counts": "long histories",
     "high_counts": "long histories",
     "full": "long histories",

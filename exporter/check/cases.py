@@ -37,7 +37,9 @@ def find_everything(runnable: RunnableTower, plans: Sequence[DimPlan], cases: Ca
     for check in checks:
         if not check.needs_packages:
             for batch in check.select(cases):
-                yield _run(check, Trial(runnable=runnable, batch=batch))
+                trial = Trial(runnable=runnable, batch=batch)
+                if not trial.find_eager_failure():
+                    yield _run(check, trial)
     trials = Trials(
         runnable,
         cases,
@@ -77,6 +79,9 @@ def _check_packages(trials: Trials) -> Iterator[Finding]:
                         yield _report_error(check, trial.batch, error)
                         return
                 trial.runner = runner
+                if failure := trial.find_eager_failure():
+                    log.warning("case_left_out case=%s eager=%s", trial.batch.name, failure)
+                    break
                 yield _run(check, trial)
 
 

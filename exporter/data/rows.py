@@ -27,6 +27,8 @@ class NamedBatch:
     name: str
     inputs: dict[str, Tensor]
     note: str = ""  # how the rows were changed, if at all
+    # Its rows hold more than any real row does, of what nothing bounds: a model need not compute that.
+    beyond_rows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

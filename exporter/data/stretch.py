@@ -9,10 +9,13 @@
 | `high_counts` | rows of 255 to 4,097, or to more than four times what real rows hold |
 | `full_history` | one row with as much as a row may hold; `full_row` without sequences |
 | `full_batch` | the most rows, equally long, with as much in all as work allows |
+| `held_counts` | as `low_counts`, in rows that hold as much as real ones at most, or as is declared |
 
 Up to what the config declares where it declares it. The counts are in three cases, so that the sums over
 thousands of values do not hide what is wrong with twelve. Numbers of rows are 17, 33 and 65. Two
-multi-valued features never have the same counts in all rows. Earlier cases are proved by these:
+multi-valued features never have the same counts in all rows. A model whose config declares no maximum may
+raise in rows that are longer than real ones: those cases are left out, and `held_counts`, which is made
+where there is no maximum, is not. Earlier cases are proved by these:
 
 | earlier case | proved by |
 | --- | --- |
@@ -69,6 +72,7 @@ class Stretcher:
 
     rows: Rows
     plan: DimPlan
+    goes_beyond: bool = True  # what real rows hold, where nothing is declared
 
     def batch(
         self,
@@ -88,12 +92,14 @@ class Stretcher:
         """
         taken = self.rows.take(size)
         columns: dict[str, Ragged] = {}
+        is_beyond = False
         siblings = group_by_sequence(self.rows.sequences).values()
         for number, features in enumerate(siblings):
             dim = self.plan.dim(dim_of(features[0], self.plan, elements=True))
             most = self.most_events(features[0])
             lengths = (events or counts)(Wanted(size=size, most=most, in_all=dim.high, number=number))
             lengths = raise_total(limit_total(lengths, dim.high), dim.low)
+            is_beyond |= _exceeds(lengths, self._undeclared_events(features[0]))
             for feature in features:
                 columns[feature.name] = resize(taken.columns[feature.name], feature, lengths)
         for number, feature in enumerate(self.rows.every_multivalued):
@@ -104,28 +110,48 @@ class Stretcher:
             most = self.most_values(feature)
             chosen = choose(Wanted(size=groups, most=most, in_all=high, number=number))
             chosen = limit_total(chosen, high)
+            is_beyond |= _exceeds(chosen, self._undeclared_values(feature))
             columns[feature.name] = (
                 column.resize_elements(chosen) if feature.is_sequence else resize(column, feature, chosen)
             )
         stretched = self._with_probes(replace(taken, columns={**taken.columns, **columns}))
         stretched = stretched.with_other_weights() if other_weights else stretched
-        return NamedBatch(name=name, inputs=stretched.tensors(self.plan), note=note)
+        return NamedBatch(name=name, inputs=stretched.tensors(self.plan), note=note, beyond_rows=is_beyond)
 
     def most_values(self, feature: Feature) -> int:
         """Return the most values that a row, or an event, of a multi-valued feature is tried with."""
-        column = self.rows.columns[feature.name]
-        held = column.per_element if feature.is_sequence else column.per_row
-        if feature.value_dim:
-            return max(feature.value_dim, int(held.max(initial=0)))
+        held = self._held_values(feature)
+        if feature.value_dim or not self.goes_beyond:
+            return max(feature.value_dim or 0, int(held.max(initial=0)))
         return _beyond(held, _TOP) if _TOP * self._width <= _LOOKED_UP else _beyond(held, self._affordable)
 
     def most_events(self, feature: Feature) -> int:
         """Return the most events that a row of a sequence is tried with."""
         assert feature.sequence is not None
         held = self.rows.columns[feature.name].per_row
-        if feature.sequence.length:
-            return max(feature.sequence.length, int(held.max(initial=0)))
+        if feature.sequence.length or not self.goes_beyond:
+            return max(feature.sequence.length or 0, int(held.max(initial=0)))
         return _beyond(held, _TOP_EVENTS)
+
+    @property
+    def has_undeclared(self) -> bool:
+        """Return whether rows may hold any number of something, as the config declares no maximum."""
+        events = (self._undeclared_events(feature) for feature in self.rows.sequences)
+        values = (self._undeclared_values(feature) for feature in self.rows.every_multivalued)
+        return any(held is not None for held in (*events, *values))
+
+    def _undeclared_events(self, feature: Feature) -> Counts | None:
+        """Return how many events real rows have; None where the config declares the most."""
+        assert feature.sequence is not None
+        return None if feature.sequence.length else self.rows.columns[feature.name].per_row
+
+    def _undeclared_values(self, feature: Feature) -> Counts | None:
+        """Return how many values real rows, or events, have; None where the config declares the most."""
+        return None if feature.value_dim else self._held_values(feature)
+
+    def _held_values(self, feature: Feature) -> Counts:
+        column = self.rows.columns[feature.name]
+        return column.per_element if feature.is_sequence else column.per_row
 
     def in_all(self, most: int, groups: int) -> int:
         """Return how many values as many rows or events have together in the largest batch."""
@@ -186,6 +212,9 @@ def stretched_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     if rows.sequences or rows.every_multivalued:
         yield _full(stretcher)
         yield _largest(stretcher)
+    if stretcher.has_undeclared:
+        held = replace(stretcher, goes_beyond=False)
+        yield from _climbing(held, "held_counts", (*ladder.LOW, _highest(held) + 1), _SIZES[0])
 
 
 def batches_beyond(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
@@ -285,7 +314,7 @@ def _climbing(stretcher: Stretcher, name: str, step: tuple[int, ...], size: int)
             events=events,
             inner=inner,
             note=f"{step[0]} to {step[-1]:,} values or events per row, as far as declared",
-            other_weights=step is ladder.LOW,
+            other_weights=step[0] == 0,
         )
 
 
@@ -325,3 +354,7 @@ def _beyond(held: Counts, least: int) -> int:
     return max(
         least, 2 ** (max(_TIMES * longest, 1) - 1).bit_length() + 1 if longest > least // _TIMES else 0
     )
+
+
+def _exceeds(counts: Counts, held: Counts | None) -> bool:
+    return held is not None and int(counts.max(initial=0)) > int(held.max(initial=0))

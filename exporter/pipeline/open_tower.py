@@ -89,7 +89,7 @@ def open_tower(
         folder = workspace / planned.name
         items = open_items(blueprint.planned, spec, folder) if spec.materialise_items else None
         if spec.strict_bounds:
-            tower = bound_by_tried(tower, rows)
+            tower = bound_by_tried(tower, rows, device)
             lowered = replace(lowered, tower=tower)
         inputs = {name: each.to(device) for name, each in trace_inputs(rows, tower.plan).items()}
         if diagnostics is not None:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
+
 from exporter.data.batch import contradicting_batches
 from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
@@ -14,6 +16,7 @@ from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import input_sizes
 from exporter.manifest import CaseKind, CaseReport, TriedSizes
 from exporter.towers.tower import Tower
+from exporter.verify.numerics import find_not_finite
 
 _USUAL = "batch_32"
 
@@ -73,13 +76,14 @@ def _make_lighter(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBatc
     yield from lighter_full_batch(rows, plan, share)
 
 
-def bound_by_tried(tower: Tower, rows: Rows) -> Tower:
+def bound_by_tried(tower: Tower, rows: Rows, device: torch.device) -> Tower:
     """Return the tower with what its cases try as bounds of its dims; its module refuses longer rows.
 
-    The cases of its new plan are the same. The module is changed, and is still the other tower's too.
+    The cases of its new plan are the same, but those for which eager computes nothing: see `NamedBatch`. The
+    module is changed, and is still the other tower's too.
     """
     plan = tower.plan
-    batches = list(agreeing_batches(rows, plan))
+    batches = [batch for batch in agreeing_batches(rows, plan) if _is_computed(batch, tower, device)]
     tried = _measure(batches, [input_sizes(plan, batch.inputs) for batch in batches], plan)
     bounded = tuple(
         replace(
@@ -92,6 +96,18 @@ def bound_by_tried(tower: Tower, rows: Rows) -> Tower:
     strict = replace(plan, dims=bounded)
     tower.served.limit_rows(strict.row_limits)
     return replace(tower, plan=strict)
+
+
+def _is_computed(batch: NamedBatch, tower: Tower, device: torch.device) -> bool:
+    """Return whether eager computes a case, where it need not."""
+    if not batch.beyond_rows:
+        return True
+    try:
+        with torch.no_grad():
+            outputs = tower.module({name: value.to(device) for name, value in batch.inputs.items()})
+    except Exception:  # noqa: BLE001  the code of a family may raise anything
+        return False
+    return not find_not_finite(outputs)
 
 
 def measure_tried(batches: Iterable[NamedBatch], plan: DimPlan, ran: Sequence[CaseReport]) -> Tried:

@@ -72,7 +72,11 @@ def _check_programs(check: Check, runnable: RunnableTower, cases: Cases, progres
 def _check_packages(
     trials: Trials, runner: PackageRunner, running: ExitStack, progress: Progress
 ) -> list[CaseReport]:
-    """Run the packages in a fresh process, which is replaced if a check lets it crash."""
+    """Run the packages in a fresh process, which is replaced if a check lets it crash.
+
+    Rows longer than real ones, for which eager computes nothing, are no case: what was tried does not count
+    them.
+    """
     reports: list[CaseReport] = []
     for done, (trial, checks) in enumerate(trials):
         if runner.has_crashed:
@@ -80,6 +84,9 @@ def _check_packages(
         trial.runner = runner
         progress(done / len(trials), f"{trial.batch.name}: {checks[0].activity or checks[0].title}")
         begun = time.perf_counter()
+        if failure := trial.find_eager_failure():
+            log.warning("case_left_out case=%s eager=%s", trial.batch.name, failure)
+            continue
         found = [result.report for result in [_run(check, trial) for check in checks]]
         seconds = round(time.perf_counter() - begun, 4)
         reports += [each.model_copy(update={"seconds": seconds}) for each in found if each is not None]

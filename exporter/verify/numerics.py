@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from torch import Tensor
 
@@ -110,6 +111,12 @@ def _compare_integers(name: str, reference: Tensor, actual: Tensor) -> Differenc
     if wrong:
         return _problem(name, f"{wrong} of {reference.numel()} integers differ")
     return Difference(output=name, largest=0.0, scale=_largest(reference))
+
+
+def find_not_finite(outputs: Mapping[str, Tensor]) -> str:
+    """Return which output holds NaN or infinity, in words; empty if none does."""
+    found = (name for name, tensor in outputs.items() if not bool(tensor.isfinite().all()))
+    return "".join(f"{name} holds NaN or infinity" for name in islice(found, 1))
 
 
 def _largest(tensor: Tensor) -> float:

@@ -20,6 +20,7 @@ from exporter.dims.torch_dims import input_sizes
 from exporter.errors import ExportError, VerificationFailed
 from exporter.manifest import CaseReport, VerificationReport
 from exporter.verify.cases import Cases
+from exporter.verify.numerics import find_not_finite
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import Answer, PackageRunner, Refused
 
@@ -79,6 +80,22 @@ class Trial:
             return call.answer()
         except Refused as refusal:
             return refusal
+
+    def find_eager_failure(self) -> str:
+        """Return why eager computes nothing for rows that hold more than real ones; empty if it does.
+
+        The packages run first, as eager runs beside them; their end is not judged here.
+        """
+        if not self.batch.beyond_rows:
+            return ""
+        if self.runner is not None:
+            with suppress(Exception):  # it is raised again by the check that needs the answer
+                _ = self.answer
+        try:
+            outputs = self.expected
+        except Exception as error:  # noqa: BLE001  the code of a family may raise anything
+            return f"{type(error).__name__}: {error}".partition("\n")[0]
+        return find_not_finite(outputs)
 
     @property
     def outputs(self) -> dict[str, Tensor] | Refused:

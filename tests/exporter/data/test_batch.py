@@ -223,6 +223,17 @@ def test_verifies_weights_that_no_row_needs_to_have(shopping: Rows) -> None:
     assert {0.5, -1.25, 0.0} <= set(cases["low_counts"]["words.weights"].tolist())
 
 
+def test_rows_beyond_real_ones_are_known_where_nothing_is_declared(shopping: Rows) -> None:
+    plan = plan_dims(shopping.features, max_batch_size=48)
+    cases = {case.name: case for case in verification_batches(shopping, plan)}
+    beyond = {name for name, case in cases.items() if case.beyond_rows}
+    assert {"low_counts", "middle_counts", "high_counts", "full_history", "full_batch"} <= beyond
+    assert not {"batch_1", "batch_48", "empty_row", "held_counts"} & beyond
+    held = cases["held_counts"].inputs
+    assert int(held["words.lengths"].max()) == 1 and int(held["tags.key_lengths"].max()) == 2
+    assert {0, 98} <= set(held["words.values"].tolist()) and -1.25 in held["words.weights"]
+
+
 def test_values_that_do_not_add_up_per_event_are_a_contradiction(shopping: Rows) -> None:
     plan = plan_dims(shopping.features, max_batch_size=48)
     cases = {case.name: case.inputs for case in contradicting_batches(shopping, plan)}

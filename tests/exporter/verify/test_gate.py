@@ -318,3 +318,51 @@ def test_eager_runs_once_in_a_case_that_is_not_timed(
     verify_tower(runnable, cases, no_progress)
     assert sorted(eager.calls) == [1, 2, 3, 7, 9, 32, 40]
     assert sorted(reference.calls) == [1, 2, 3, 7, 9, 32, 40]
+
+
+class Limited(MeanPrice):
+    """Computes histories of up to three events, and ends otherwise for longer ones."""
+
+    def __init__(self, ending: str) -> None:
+        super().__init__(seed=0)
+        self.ending = ending
+
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        outputs = super().forward(inputs)
+        if int(inputs["clicks.lengths"].max()) <= 3:
+            return outputs
+        if self.ending == "memory":
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+        if self.ending == "error":
+            raise KeyError(4)
+        return {name: value * torch.nan for name, value in outputs.items()}
+
+
+@pytest.mark.parametrize("ending", ["error", "memory", "nan"])
+def test_rows_beyond_real_ones_that_eager_does_not_compute_are_no_case(
+    ending: str, tower: Tower, chain: list[Link], tmp_path: Path
+) -> None:
+    runnable = runnable_of(replace(tower, module=Limited(ending).eval()), chain, tmp_path)
+    real, longer = [batch("batch_2", 2, 1), batch("batch_3", 3, 0, 2)], batch("low_counts", 3, 4)
+    beyond = replace(longer, beyond_rows=True)
+    report = verify_tower(runnable, agreeing(*real, beyond, batch("empty", 0)), no_progress)
+    assert [case.name for case in report.cases] == ["batch_2", "batch_3", "empty"]
+    with pytest.raises((KeyError, OutOfMemory, VerificationFailed)):
+        verify_tower(runnable, agreeing(*real, longer), no_progress)
+
+
+def test_packages_that_run_out_of_memory_where_eager_does_are_no_case(
+    greedy: Greedily, tmp_path: Path
+) -> None:
+    tower, chain = greedy
+    many = NamedBatch(name="full_batch", inputs=clicks(*[1] * 64), beyond_rows=True)
+    report = verify(tower, chain, tmp_path, [batch("one_row", 3), many, batch("empty", 0)], [])
+    assert [case.name for case in report.cases] == ["one_row", "empty"]
+
+
+def test_packages_that_fail_beyond_real_rows_where_eager_computes_them_are_refused(
+    chain: list[Link], tmp_path: Path
+) -> None:
+    beyond = replace(batch("low_counts", 3, 4), beyond_rows=True)
+    with pytest.raises(VerificationFailed, match="low_counts .*embedding differs by"):
+        verify(mean_price_tower(seed=1), chain, tmp_path, [beyond], [])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from exporter.code_cache.fingerprint import request_key
 from exporter.data.batch import trace_inputs
@@ -51,7 +51,7 @@ def untouched(model: str, part: str) -> tuple[Tower, Rows]:
 def test_what_is_tried_is_accepted_and_one_more_is_refused(model: str, part: str) -> None:
     tower, rows = untouched(model, part)
     before = make_cases(rows, tower.plan)
-    strict = bound_by_tried(tower, rows)
+    strict = bound_by_tried(tower, rows, CPU)
     cases = make_cases(rows, strict.plan)
     assert [case.name for case in cases.must_agree] == [case.name for case in before.must_agree]
     for case, same in zip(cases.must_agree, before.must_agree, strict=True):
@@ -77,7 +77,7 @@ def test_what_is_tried_is_accepted_and_one_more_is_refused(model: str, part: str
 
 def test_all_rows_together_are_refused_one_more_than_was_tried() -> None:
     tower, rows = untouched("mind", "user_tower")
-    strict = bound_by_tried(tower, rows)
+    strict = bound_by_tried(tower, rows, CPU)
     cases = {case.name: case.inputs for case in make_cases(rows, strict.plan).must_be_refused}
     beyond = {name: len(inputs["user_tags.values"]) for name, inputs in cases.items() if "total" in name}
     most = strict.plan.dim("values_user_tags").high
@@ -88,7 +88,7 @@ def test_all_rows_together_are_refused_one_more_than_was_tried() -> None:
 
 def test_a_plan_is_bounded_by_what_was_tried_and_says_so() -> None:
     tower, rows = untouched("deepfm", "model")
-    strict = bound_by_tried(tower, rows)
+    strict = bound_by_tried(tower, rows, CPU)
     entries = dim_entries(strict.plan, tried_in(make_cases(rows, strict.plan).must_agree, strict.plan))
     for dim in entries:
         assert dim.tried is not None
@@ -98,6 +98,23 @@ def test_a_plan_is_bounded_by_what_was_tried_and_says_so() -> None:
     assert demand.endswith("has an entry of more than 4,097, and no more was tried: strict_bounds")
 
 
+def test_what_the_model_itself_does_not_compute_is_no_bound() -> None:
+    tower, rows = untouched("deepfm", "model")
+    most = int(rows.columns["user_tags"].per_row.max())
+
+    def raise_for_more(module: nn.Module, given: tuple[dict[str, Tensor], ...]) -> None:
+        if int(given[0]["user_tags.lengths"].max()) > most:
+            raise IndexError("user_tags")
+
+    tower.module.register_forward_pre_hook(raise_for_more)
+    strict = bound_by_tried(tower, rows, CPU)
+    share = strict.plan.dim("values_user_tags").share
+    assert share is not None and share.refused_above == most
+    beyond = [case for case in make_cases(rows, strict.plan).must_agree if case.beyond_rows]
+    with pytest.raises(IndexError):
+        tower.module(beyond[0].inputs)
+
+
 @pytest.mark.parametrize("mode", Mode)
 def test_bounds_are_part_of_the_key_of_cached_code(mode: Mode) -> None:
     tower, rows = untouched("mind", "user_tower")
@@ -105,8 +122,8 @@ def test_bounds_are_part_of_the_key_of_cached_code(mode: Mode) -> None:
         request_key([part.tower for part in plan_parts(each, mode, max_batch_size=LARGEST)], (), CPU)
         for each in (
             tower,
-            bound_by_tried(tower, rows),
-            bound_by_tried(untouched("mind", "user_tower")[0], rows),
+            bound_by_tried(tower, rows, CPU),
+            bound_by_tried(untouched("mind", "user_tower")[0], rows, CPU),
         )
     ]
     assert keys[0] != keys[1] == keys[2]
@@ -114,7 +131,7 @@ def test_bounds_are_part_of_the_key_of_cached_code(mode: Mode) -> None:
 
 def test_the_tensors_between_packages_are_bounded_as_the_inputs_are() -> None:
     tower, rows = untouched("multi_tower_din", "model")
-    strict = bound_by_tried(tower, rows)
+    strict = bound_by_tried(tower, rows, CPU)
     _, dense = split_tower(strict, max_batch_size=LARGEST)
     highs = {dim.name: dim.high for dim in dense.plan.dims}
     assert highs["longest_click_seq"] == 20
@@ -131,7 +148,7 @@ def test_the_tensors_between_packages_are_bounded_as_the_inputs_are() -> None:
 @pytest.mark.parametrize("mode", Mode)
 def test_programs_have_the_bounds_in_both_modes(mode: Mode) -> None:
     tower, rows = untouched("dat", "user_tower")
-    strict = bound_by_tried(tower, rows)
+    strict = bound_by_tried(tower, rows, CPU)
     parts = trace_parts(
         plan_parts(strict, mode, max_batch_size=LARGEST), trace_inputs(rows, strict.plan), CPU
     )
