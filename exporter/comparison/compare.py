@@ -20,6 +20,7 @@ from exporter.comparison.row_values import PublishedTable
 from exporter.comparison.runs import RunOptions, explain, run_both
 from exporter.comparison.table_diff import compare_tables
 from exporter.comparison.tower_weights import compare_weights, read_tower
+from exporter.distributed.fork_server import ForkServer
 from exporter.errors import ExportError, InvalidSpec
 from exporter.manifest import FileRef, Manifest, TowerEntry
 from exporter.redaction import shorten
@@ -56,6 +57,7 @@ class ComparisonRequest:
     key: VerifyingKey | None = None  # that must have signed both artifacts
     families: Collection[str] = ()  # packages of custom families, whose operators may be loaded
     opened: Opener = open_store
+    server: ForkServer | None = None  # of the processes that run packages; without it each starts by itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +237,7 @@ def _run(old: _Side, new: _Side, request: ComparisonRequest, scratch: Path) -> t
         ]
     except ExportError as error:  # made for another machine, or by a family that is not trusted here
         return Outputs(note=explain(error)), LatencyDiff(note=explain(error))
-    return run_both(towers[0], towers[1], options=request.runs, scratch=scratch)
+    return run_both(towers[0], towers[1], options=request.runs, scratch=scratch, server=request.server)
 
 
 def _compare_code(

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from exporter.comparison.pair_process import CallRequest, PairReply, PairSetup, RoundsRequest, Side
+from exporter.distributed.fork_server import ForkServer
 from exporter.errors import InvalidArtifact, OutOfMemory
 from exporter.reports.comparison import LatencyRatio
 from exporter.serving.downloaded_tower import DownloadedTower
@@ -40,8 +41,12 @@ class PairRunner:
         scratch: Path,
         threads: int = 1,
         limit_s: float = CALL_LIMIT_S,
+        server: ForkServer | None = None,
     ) -> None:
-        """Prepare to call both; tensors travel as files below `scratch`. A request may take `limit_s`."""
+        """Prepare to call both; tensors travel as files below `scratch`. A request may take `limit_s`.
+
+        A `server` that runs packages starts the process at once.
+        """
         self._towers = (old, new)
         self._limit_s = limit_s
         libraries = dict.fromkeys((*old.manifest.op_libraries, *new.manifest.op_libraries))
@@ -50,7 +55,7 @@ class PairRunner:
             op_libraries=tuple(libraries),
             threads=threads,
         )
-        self._process = RunnerProcess(scratch, program=_CHILD)
+        self._process = RunnerProcess(scratch, program=_CHILD, server=server)
 
     def __enter__(self) -> Self:
         self._process.__enter__()

@@ -12,6 +12,7 @@ from exporter.comparison.latency import PairRunner
 from exporter.comparison.output_diff import compare_outputs, join_calls
 from exporter.data.encode import encode, encode_in_calls
 from exporter.data.parquet import open_parquet
+from exporter.distributed.fork_server import ForkServer
 from exporter.errors import ExportError, InvalidRows
 from exporter.redaction import shorten
 from exporter.reports.comparison import LONGEST_TEXT, LatencyDiff, LatencyRatio, Outputs
@@ -47,9 +48,16 @@ class SampleRows:
 
 
 def run_both(
-    old: DownloadedTower, new: DownloadedTower, *, options: RunOptions, scratch: Path
+    old: DownloadedTower,
+    new: DownloadedTower,
+    *,
+    options: RunOptions,
+    scratch: Path,
+    server: ForkServer | None = None,
 ) -> tuple[Outputs, LatencyDiff]:
     """Run both towers on the same rows and time them; what cannot be run says why.
+
+    A `server` that runs packages starts their process at once.
 
     Raises:
         ExportError: rows that were asked for by name cannot be read.
@@ -61,7 +69,7 @@ def run_both(
             raise
         return Outputs(note=explain(error)), LatencyDiff(note=explain(error))
     try:
-        with PairRunner(old, new, scratch=scratch) as pair:
+        with PairRunner(old, new, scratch=scratch, server=server) as pair:
             return _outputs(pair, old, new, rows), _latency(pair, old, new, rows, options)
     except ExportError as error:
         outputs = Outputs(rows_uri=rows.uri, note=explain(error))

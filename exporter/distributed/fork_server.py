@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn, Self
@@ -23,7 +24,8 @@ from exporter.distributed.isolation import die_with_parent
 
 _KILL, _WAIT = b"kill", b"wait"
 _PIPES = 3  # stdin, stdout, stderr
-_PATH_BYTES = 4096
+_BETWEEN = b"\0"  # the folder and the program in a request
+_MESSAGE_BYTES = 8192
 _POLL_S = 0.005
 _LOST = -signal.SIGKILL  # status of a child whose server is gone: it was killed with it
 
@@ -65,8 +67,8 @@ class ForkServer:
         return not ended.poll(0)
 
     @contextmanager
-    def start(self, temporary: Path) -> Iterator["ForkedProcess"]:
-        """Start a child with `temporary` as its TMPDIR; at the end it is killed.
+    def start(self, temporary: Path, program: str) -> Iterator["ForkedProcess"]:
+        """Start a child that runs `program` with `temporary` as its TMPDIR; at the end it is killed.
 
         Raises:
             OSError: the server has ended.
@@ -81,7 +83,8 @@ class ForkServer:
             opened.enter_context(channel)
             try:
                 with other:
-                    socket.send_fds(self._socket, [os.fsencode(temporary)], [*theirs, other.fileno()])
+                    request = os.fsencode(temporary) + _BETWEEN + program.encode()
+                    socket.send_fds(self._socket, [request], [*theirs, other.fileno()])
             finally:
                 for each in theirs:
                     os.close(each)
@@ -104,7 +107,7 @@ class ForkedProcess:
     def pid(self) -> int:
         """Process id; waits until the server has forked the child."""
         if self._pid is None:
-            answer = self._channel.recv(_PATH_BYTES)
+            answer = self._channel.recv(_MESSAGE_BYTES)
             if not answer:
                 raise ConnectionError("the server of this process has ended")
             self._pid = int(answer)
@@ -127,7 +130,7 @@ class ForkedProcess:
             with suppress(ConnectionError):
                 _ = self.pid  # comes first on the channel
                 self._channel.send(_WAIT)
-                status = self._channel.recv(_PATH_BYTES)
+                status = self._channel.recv(_MESSAGE_BYTES)
             self._status = int(status) if status else _LOST
         return self._status
 
@@ -151,8 +154,11 @@ class _Child:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def serve(number: int, run: Callable[[], None]) -> None:
-    """Fork a child that calls `run` for each request on the socket of that number, until no user is left."""
+def serve(number: int, run: Callable[[str], None]) -> None:
+    """Fork a child for each request on the socket of that number, until no user is left.
+
+    The child calls `run` with the program that was asked for.
+    """
     die_with_parent()
     children: dict[socket.socket, _Child] = {}
     with socket.socket(fileno=number) as requests:
@@ -171,9 +177,11 @@ def serve(number: int, run: Callable[[], None]) -> None:
                     return  # and children die with their parent
 
 
-def _accept(requests: socket.socket, children: dict[socket.socket, _Child], run: Callable[[], None]) -> bool:
+def _accept(
+    requests: socket.socket, children: dict[socket.socket, _Child], run: Callable[[str], None]
+) -> bool:
     """Fork a child for one request; return whether there was one."""
-    folder, files, _, _ = socket.recv_fds(requests, _PATH_BYTES, _PIPES + 1)
+    request, files, _, _ = socket.recv_fds(requests, _MESSAGE_BYTES, _PIPES + 1)
     if not files:
         return False
     channel = socket.socket(fileno=files.pop())
@@ -181,7 +189,8 @@ def _accept(requests: socket.socket, children: dict[socket.socket, _Child], run:
     if pid == 0:
         for each in (requests, channel, *children):
             each.close()
-        _become_child(os.fsdecode(folder), files, run)
+        folder, _, program = request.partition(_BETWEEN)
+        _become_child(os.fsdecode(folder), files, partial(run, program.decode()))
     for file in files:
         os.close(file)
     children[channel] = _Child(pid)
@@ -194,7 +203,7 @@ def _obey(channel: socket.socket, children: dict[socket.socket, _Child]) -> None
     """Do what a child's user asks for; a user that is gone needs the child no more."""
     child = children[channel]
     try:
-        request = channel.recv(_PATH_BYTES)
+        request = channel.recv(_MESSAGE_BYTES)
     except OSError:
         request = b""
     if request == _WAIT:

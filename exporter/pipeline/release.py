@@ -83,6 +83,7 @@ def _judge(candidate: ReleasedArtifacts, attempt: Attempt, progress: Progress) -
         item_input_uri=attempt.spec.item_input_uri,
         families=attempt.families,
         progress=progress,
+        server=attempt.runners,
     )
 
 
@@ -98,7 +99,7 @@ def _publish_comparison(baseline: ReleasedArtifacts, candidate: ReleasedArtifact
     name_process("release diff")
     try:
         _require_readable(attempt)
-        request = ComparisonRequest(families=attempt.families, runs=_RUNS)
+        request = ComparisonRequest(families=attempt.families, runs=_RUNS, server=attempt.runners)
         with _limit_time(attempt):
             comparison = compare_releases(baseline, candidate, request, scratch=_make_scratch(attempt))
         store = attempt.open_output(attempt.artifact_uri)

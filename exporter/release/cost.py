@@ -42,7 +42,7 @@ class Cost:
         for name, new in judged.candidate.towers.items():
             old = judged.baseline.towers.get(name)
             if old is not None and _rows_uri(judged, name) is not None:
-                pair = PairRunner(old, new, scratch=judged.scratch)
+                pair = PairRunner(old, new, scratch=judged.scratch, server=judged.server)
                 self.pairs[name] = threads.submit(self._running.enter_context, pair)
         return self
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from exporter.artifact.signing import VerifyingKey
 from exporter.config.evaluation import EvaluatedTask, Evaluation, read_evaluation
+from exporter.distributed.fork_server import ForkServer
 from exporter.errors import (
     ExportError,
     InvalidArtifact,
@@ -45,6 +46,7 @@ def judge_release(  # noqa: PLR0913  what is judged, by what and where: all but 
     key: VerifyingKey | None = None,
     families: Collection[str] = (),
     progress: Progress = lambda fraction, detail: None,
+    server: ForkServer | None = None,
 ) -> ReleaseReport:
     """Measure a published release against labels and against a baseline; raise no error of the tree.
 
@@ -62,12 +64,18 @@ def judge_release(  # noqa: PLR0913  what is judged, by what and where: all but 
         key: the key that must have signed both releases, if any.
         families: custom families whose packages may be loaded.
         progress: called now and then with the share that is done.
+        server: it starts the processes that run packages at once, where there is one.
     """
     begun = time.monotonic()
     evidence = _Evidence()
     with tempfile.TemporaryDirectory(dir=scratch, prefix="release-") as folder:
         sources = _Sources(
-            folder=Path(folder), item_input_uri=item_input_uri, key=key, families=families, progress=progress
+            folder=Path(folder),
+            item_input_uri=item_input_uri,
+            key=key,
+            families=families,
+            progress=progress,
+            server=server,
         )
         try:
             _gather(candidate, baseline, gate, config_text, sources, evidence)
@@ -95,6 +103,7 @@ class _Sources:
     key: VerifyingKey | None
     families: Collection[str]
     progress: Progress
+    server: ForkServer | None
 
 
 @dataclass(kw_only=True)
@@ -128,6 +137,7 @@ def _gather(
         rows_uri=rows_uri_of(gate, evaluation),
         item_input_uri=sources.item_input_uri,
         scratch=sources.folder,
+        server=sources.server,
     )
     with Cost(judged) as cost:
         for finding, scored in _judge_together(replace(judged, pairs=cost.pairs)):
@@ -198,7 +208,7 @@ def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
     columns = [column for task in tasks for column in task.columns]
     rows = LabelledRows(judged.rows_uri, towers, columns, max_rows=judged.gate.max_rows)
     judged.note_rows(rows)
-    scorer = Scorer(rows, towers, judged.scratch, judged.pairs.get(name))
+    scorer = Scorer(rows, towers, judged.scratch, judged.pairs.get(name), judged.server)
     for batch in scorer.batches():
         for task in tasks:
             task.add(batch)

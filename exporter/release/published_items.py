@@ -62,7 +62,7 @@ def _compute(judged: JudgedRelease, tower: DownloadedTower, folder: Path) -> Pub
     kind, width = ids_of(first, column).type, output.shape[1]
     assert isinstance(width, int)
     with (
-        TowerRunner(tower, judged.scratch, judged.item_input_uri) as runner,
+        TowerRunner(tower, judged.scratch, judged.item_input_uri, judged.server) as runner,
         VectorsWriter(folder, column, kind, width=width) as writer,
     ):
         for batch in chain([first], batches):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from exporter.comparison.latency import PairRunner
 from exporter.config.evaluation import Evaluation
+from exporter.distributed.fork_server import ForkServer
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.labelled_rows import LabelledRows
 from exporter.reports.release_report import Finding, Verdict
@@ -36,6 +37,7 @@ class JudgedRelease:
     item_input_uri: str | None  # rows of all items
     scratch: Path
     rows: list[LabelledRows] = field(default_factory=list)  # that were read, tower by tower
+    server: ForkServer | None = None  # of the processes that run packages; without it each starts by itself
     # Baseline and candidate in one process, by tower; empty: each is run in a process of its own.
     pairs: Mapping[TowerName, Future[PairRunner]] = field(default_factory=dict)
 

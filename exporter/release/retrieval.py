@@ -126,7 +126,7 @@ def _search_rows(
         max_rows=min(judged.gate.max_rows, *(each.search.most_queries for each in found)),
     )
     judged.note_rows(rows)
-    scorer = Scorer(rows, towers, judged.scratch, judged.pairs.get(TowerName.USER))
+    scorer = Scorer(rows, towers, judged.scratch, judged.pairs.get(TowerName.USER), judged.server)
     groups = list[pa.Array]()
     with ThreadPoolExecutor(len(found)) as threads:
         for batch in scorer.batches():

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from exporter.comparison.latency import PairRunner
+from exporter.distributed.fork_server import ForkServer
 from exporter.errors import ExportError, InvalidRows
 from exporter.release.labelled_rows import Inputs, LabelledBatch, LabelledRows
 from exporter.serving.downloaded_tower import DownloadedTower
@@ -34,8 +35,14 @@ class ScoredBatch:
 class TowerRunner:
     """One tower in a process of its own, called by a thread of its own; a context manager."""
 
-    def __init__(self, tower: DownloadedTower, scratch: Path, where: str) -> None:
-        """Prepare to run `tower` on rows of `where`; the packages are loaded while rows are read."""
+    def __init__(
+        self, tower: DownloadedTower, scratch: Path, where: str, server: ForkServer | None = None
+    ) -> None:
+        """Prepare to run `tower` on rows of `where`; the packages are loaded while rows are read.
+
+        A `server` that runs packages starts the process at once.
+        """
+        self._server = server
         self._tower = tower
         self._scratch = scratch
         self._where = where
@@ -43,7 +50,7 @@ class TowerRunner:
 
     def __enter__(self) -> Self:
         tower = self._tower
-        process = self._running.enter_context(RunnerProcess(self._scratch))
+        process = self._running.enter_context(RunnerProcess(self._scratch, server=self._server))
         runner = PackageRunner(
             tower.chain,
             op_libraries=tower.manifest.op_libraries,
@@ -113,12 +120,14 @@ class Scorer:
         towers: Sequence[DownloadedTower],
         scratch: Path,
         pair: Future[PairRunner] | None = None,
+        server: ForkServer | None = None,
     ) -> None:
         """Prepare to score `rows`, whose calls are those of `towers`: the candidate first.
 
         A `pair` of the baseline and the candidate, which may still be loading, runs both in one process.
-        Without it each has a process of its own.
+        Without it each has a process of its own, which a `server` starts at once.
         """
+        self._server = server
         self._rows = rows
         self._towers = towers
         self._scratch = scratch
@@ -140,7 +149,7 @@ class Scorer:
                 runners = [_PairSide(self._pair, side, thread) for side in (1, 0)]
             else:
                 runners = [
-                    running.enter_context(TowerRunner(tower, self._scratch, self._rows.uri))
+                    running.enter_context(TowerRunner(tower, self._scratch, self._rows.uri, self._server))
                     for tower in self._towers
                 ]
             waiting: tuple[LabelledBatch, list[Future[Answers]]] | None = None

@@ -20,7 +20,6 @@ from safetensors.torch import load_file, save_file
 
 from exporter.aoti.load import load_package
 from exporter.aoti.out_of_memory import as_out_of_memory
-from exporter.distributed.fork_server import serve
 from exporter.verify.observe import (
     THREADS,
     Behaviour,
@@ -309,7 +308,4 @@ def _write_reply(replies: TextIO, reply: RunReply) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:  # the number of a socket with requests for processes
-        serve(int(sys.argv[1]), lambda: main(sys.stdin, sys.stdout))
-    else:
-        main(sys.stdin, sys.stdout)
+    main(sys.stdin, sys.stdout)

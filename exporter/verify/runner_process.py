@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from exporter.distributed.fork_server import ForkedProcess, ForkServer
 from exporter.errors import PackageCrashed
 
-_CHILD = "exporter.verify.reload"
+_CHILD, _SERVER = "exporter.verify.reload", "exporter.verify.runner_server"
 # AOTInductor reads past the end of short inputs unless it is set; servers should set it (docs/serving.md).
 _INPUT_CHECKS = "AOTI_RUNTIME_CHECK_INPUTS=1"
 _WAITING = "OMP_WAIT_POLICY=passive"  # idle threads sleep; spinning ones hold cores that others need
@@ -51,7 +51,7 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 def make_server() -> ForkServer:
     """Return a server of the processes that run packages: it imports torch once for all of them."""
-    return ForkServer(["env", *_ENVIRONMENT, sys.executable, "-m", _CHILD])
+    return ForkServer(["env", *_ENVIRONMENT, sys.executable, "-m", _SERVER])
 
 
 class RunnerProcess:
@@ -89,7 +89,7 @@ class RunnerProcess:
 
     def _start(self) -> AbstractContextManager[subprocess.Popen[str] | ForkedProcess]:
         if self.server is not None and self.server.is_alive:
-            return self.server.start(self.folder)
+            return self.server.start(self.folder, self._program)
         return subprocess.Popen(
             # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
             ["env", *_ENVIRONMENT, f"TMPDIR={self.folder}", sys.executable, "-m", self._program],

@@ -30,7 +30,7 @@ def test_processes_are_forks_of_the_server_with_a_folder_of_their_own(
     with RunnerProcess(tmp_path, server=server) as first, RunnerProcess(tmp_path, server=server) as second:
         parents = [parent_of(each.process.pid) for each in (first, second)]
         command = Path(f"/proc/{parents[0]}/cmdline").read_bytes()
-        assert parents[0] == parents[1] and b"exporter.verify.reload" in command
+        assert parents[0] == parents[1] and b"exporter.verify.runner_server" in command
         assert first.process.pid != second.process.pid
         assert len(list(tmp_path.iterdir())) == 2
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """Releases that cannot be judged, or not beside their baseline, say so and are not blessed."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -68,3 +69,16 @@ def test_rows_without_chosen_items_are_refused(retrieval: Trade, tmp_path: Path)
     report = judge(retrieval.exported.artifact, None, str(rows), retrieval.exported, tmp_path)
     assert "invalid_rows: " in report.failure and "release_gate.item_column" in report.failure
     assert not report.blessed
+
+
+def test_item_vectors_of_a_baseline_that_are_damaged_are_said(retrieval: Trade, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(retrieval.exported.artifact, damaged)
+    [index] = damaged.rglob("*.faiss")
+    index.write_bytes(index.read_bytes()[:-1])
+    held_out = retrieval.held_out(0)
+    report = judge(retrieval.exported.artifact, damaged, held_out, retrieval.exported, tmp_path)
+    [found] = [each for each in report.findings if each.measure == "baseline"]
+    assert found.verdict is Verdict.TOO_FEW and index.name in found.detail
+    assert not report.failure and not report.blessed
+    assert {each.measure for each in report.findings} > {"hit_rate@10", "above_chance", "size"}
