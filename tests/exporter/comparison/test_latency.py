@@ -14,6 +14,7 @@ from exporter.errors import InvalidArtifact, PackageCrashed
 from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.spec import TowerName
 from exporter.verify.reload import Link
+from exporter.verify.runner_process import make_server
 from tests.compiled_package import compile_package
 from tests.jobs.factories import make_entry, make_manifest
 from tests.shared import fill_once
@@ -26,15 +27,15 @@ class Product(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(256, 256))
 
-    def forward(self, rows: Tensor) -> dict[str, Tensor]:
-        return {"y": rows @ self.weight}
+    def forward(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"y": inputs["rows"] @ self.weight}
 
 
 @pytest.fixture(scope="session")
 def product(run_folder: Path) -> DownloadedTower:
     def package(folder: Path) -> None:
-        dims = ({0: torch.export.Dim("batch", min=1, max=4096)},)
-        program = torch.export.export(Product(), (torch.ones(7, 256),), dynamic_shapes=dims)
+        dims = ({"rows": {0: torch.export.Dim("batch", min=1, max=4096)}},)
+        program = torch.export.export(Product(), ({"rows": torch.ones(7, 256)},), dynamic_shapes=dims)
         compile_package(program, folder / "aoti_model.pt2")
 
     path = fill_once(run_folder, "product", package) / "aoti_model.pt2"
@@ -50,6 +51,15 @@ def downloaded(package: Path) -> DownloadedTower:
         features=(),
         plan=DimPlan(inputs=(), dims=()),
     )
+
+
+def test_a_server_starts_the_process_of_a_pair(
+    product: DownloadedTower, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with make_server() as server:
+        monkeypatch.setattr("subprocess.Popen", None)
+        with PairRunner(product, product, scratch=tmp_path, server=server) as pair:
+            assert pair.run(1, {"rows": torch.ones(2, 256)})["y"].tolist() == [[256.0] * 256] * 2
 
 
 @pytest.fixture(scope="module")
