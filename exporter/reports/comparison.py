@@ -1,8 +1,8 @@
 """The comparison of two published artifacts, as people read it before they promote one."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from exporter.dtypes import TableDtype
 from exporter.frozen import Frozen
@@ -48,6 +48,12 @@ class Histogram(Frozen):
     edges: tuple[float, ...]
     old: tuple[int, ...] = ()
     new: tuple[int, ...] = ()
+
+    @model_validator(mode="after")
+    def _numbers_lie_between_edges(self) -> Self:
+        if any(side and len(side) != len(self.edges) - 1 for side in (self.old, self.new)):
+            raise ValueError("a histogram has one number less than edges")
+        return self
 
 
 class RowChange(Frozen):

@@ -157,7 +157,13 @@ def test_no_comparison_and_a_damaged_one_are_no_artifact(client: TestClient, job
     assert job.manifest_uri is not None
     file = Path(job.manifest_uri).with_name(DIFF_NAME)
     of_another = diffs.comparison().model_dump_json()
-    for text, said in (("{", "Invalid JSON"), ('{"version": 2}', "version"), (of_another, "is of job new")):
+    beyond_edges = of_another.replace('"old":[50,100,50]', '"old":[50,100,50,1]')
+    for text, said in (
+        ("{", "Invalid JSON"),
+        ('{"version": 2}', "version"),
+        (of_another, "is of job new"),
+        (beyond_edges, "a histogram has one number less than edges"),
+    ):
         file.write_text(text)
         answer = client.get(f"/exports/{job.id}/diff")
         assert (answer.status_code, answer.json()["code"]) == (404, "no_artifact")
