@@ -24,7 +24,8 @@ def test_an_artifact_is_checked_against_its_sources(artifact_of: Export) -> None
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = CheckReport.model_validate_json(ended.stdout)
     [item] = report.towers
-    assert report.passed and {each.subject for each in item.findings} == set(TITLES)
+    one_package = set(TITLES) - {"handover"}  # nothing is handed from one package to another
+    assert report.passed and {each.subject for each in item.findings} == one_package
     drawn = {each.case for each in item.findings if each.case.startswith("random_")}
     assert drawn == {f"random_{number}" for number in range(5)}
 
