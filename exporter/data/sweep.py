@@ -1,6 +1,6 @@
 """Batches of random sizes: as rows are, and stretched beyond them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from exporter.dims.sizes import verification_batch_sizes
 
 _SEED = 20  # the same random sizes in every export, so that a failure can be reproduced
 _FIRST_OCTAVE = 8  # smaller numbers of rows are among the chosen cases
+_VECTORS = (8, 16)  # numbers that compiled code computes at once: what is left over takes another path
 _MOST_DRAWN = 1 << 14  # values or events of all rows of a stretched batch
 
 
@@ -51,15 +52,27 @@ def _draw_batches(
 
 
 def _draw_octaves(generator: np.random.Generator, plan: DimPlan) -> list[int]:
-    """Draw one number of rows between any two powers of 2, of those that no chosen case has."""
+    """Draw one number of rows between any two powers of 2, of those that no chosen case has.
+
+    Together they leave every rest where vectors of 8 are made, and as many rests of 16 as there is room for.
+    """
     largest, low = plan.dim(BATCH).high, _FIRST_OCTAVE
     assert largest is not None
-    chosen, drawn = set(verification_batch_sizes(plan)), []
+    chosen, drawn = set(verification_batch_sizes(plan)), list[int]()
     while low < largest:
         if sizes := [size for size in range(low, min(2 * low, largest)) if size not in chosen]:
-            drawn.append(int(generator.choice(sizes)))
+            drawn.append(int(generator.choice(_with_new_rest(sizes, chosen | {*drawn}))))
         low *= 2
     return drawn
+
+
+def _with_new_rest(sizes: Sequence[int], others: Collection[int]) -> Sequence[int]:
+    """Return the sizes that leave another rest in a vector than all others do, if there are any."""
+    for width in _VECTORS:
+        rests = {size % width for size in others}
+        if found := [size for size in sizes if size % width not in rests]:
+            return found
+    return sizes
 
 
 def _draw_sizes(generator: np.random.Generator, plan: DimPlan, count: int) -> list[int]:

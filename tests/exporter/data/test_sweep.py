@@ -4,7 +4,7 @@ import pytest
 
 from exporter.config.schema import Feature
 from exporter.data.rows import Rows, read_rows
-from exporter.data.sweep import sweep
+from exporter.data.sweep import agreeing_batches, sweep
 from exporter.dims.plan import BATCH, DimPlan, plan_dims
 from exporter.dims.torch_dims import input_sizes
 
@@ -68,3 +68,13 @@ def test_two_hundred_draws_have_every_small_size(rows: Rows, user_features: tupl
 
 def test_a_seed_gives_the_same_sizes_again(rows: Rows, plan: DimPlan) -> None:
     assert lengths(rows, plan, seed=7) == lengths(rows, plan, seed=7) != lengths(rows, plan, seed=8)
+
+
+@pytest.mark.parametrize("largest", [48, 512, 4096])
+def test_cases_leave_every_rest_of_a_vector(
+    rows: Rows, user_features: tuple[Feature, ...], largest: int
+) -> None:
+    plan = plan_dims(user_features, max_batch_size=largest)
+    sizes = [input_sizes(plan, batch.inputs)[BATCH] for batch in agreeing_batches(rows, plan)]
+    assert {size % 8 for size in sizes} == set(range(8))
+    assert len({size % 16 for size in sizes}) >= 8

@@ -39,6 +39,10 @@ def _linear_in_bfloat16(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return functional.linear(x.to(low), weight.to(low), bias.to(low)).float()
 
 
+def _wrong_rest_of_six(values: Tensor) -> Tensor:
+    return torch.where(torch.full((), values.shape[0]) % 8 == 6, values * 1.01, values)
+
+
 _RETURNED = re.compile(r"^( +)output_handles\[0\] = (\w+)\.release\(\);$", re.M)
 _RUN = "void AOTInductorModel::run_impl("
 
@@ -109,6 +113,15 @@ LIES = (
         plant=change_results(aten.tanh.default, _between(33, 63)),
         code="verification_failed",
         says=("score", "the smallest that fails: batch=33"),
+        family="ScorerFamily",
+        smallest="aten.tanh.default",
+    ),
+    Lie(
+        name="rest_of_six",
+        does="tanh is 1 % too large where rows that come in eights leave six",
+        plant=change_results(aten.tanh.default, _wrong_rest_of_six),
+        code="verification_failed",
+        says=("score",),
         family="ScorerFamily",
         smallest="aten.tanh.default",
     ),
