@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, BrokenBarrierError, Lock, Thread
 
 import torch
 from pydantic import BaseModel
@@ -68,8 +68,11 @@ class CallsAtOnce(BaseModel):
     differing: int
 
 
-def observe_call(call: Call, inputs: Tensors, others: Tensors) -> Behaviour:
-    """Call once, and then with other inputs; find what the calls changed beside their own outputs."""
+def observe_call(call: Call, inputs: Tensors, others: Tensors, rounding: float = _ROUNDING) -> Behaviour:
+    """Call once, and then with other inputs; find what the calls changed beside their own outputs.
+
+    Outputs for inputs that lie otherwise may differ by `rounding` of an output's scale.
+    """
     before = _copy(inputs)
     outputs = call(inputs)
     kept = _copy(outputs)
@@ -91,7 +94,7 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors) -> Behaviour:
         ),
         changed_inputs=_changed(before, inputs),
         changed_outputs=changed_outputs,
-        wrong_if_spread=tuple(name for name in kept if not _is_close(kept[name], spread[name])),
+        wrong_if_spread=tuple(name for name in kept if not _is_close(kept[name], spread[name], rounding)),
     )
 
 
@@ -100,8 +103,11 @@ def _spread(tensor: Tensor) -> Tensor:
     return tensor.repeat_interleave(2, dim=0)[::2] if tensor.dim() else tensor
 
 
-def measure_growth(call: Call, inputs: Tensors) -> Growth:
-    """Call again and again, and measure what the process holds after each of several intervals."""
+def measure_growth(call: Call, inputs: Tensors, rounding: float = _ROUNDING) -> Growth:
+    """Call again and again, and measure what the process holds after each of several intervals.
+
+    Outputs of the last call may differ from those of the first by `rounding` of their scale.
+    """
     first = _copy(call(inputs))
     for _ in range(_FEWEST - 2):
         call(inputs)
@@ -124,15 +130,22 @@ def measure_growth(call: Call, inputs: Tensors) -> Growth:
     return Growth(
         calls=_FEWEST + calls * (_INTERVALS + 1),
         per_call={name: max(0.0, min(step[name] for step in steps)) for name in found[0]},
-        moved=tuple(name for name in first if not _is_close(first[name], last[name])),
+        moved=tuple(name for name in first if not _is_close(first[name], last[name], rounding)),
     )
 
 
-def _is_close(first: Tensor, last: Tensor) -> bool:
-    """Return whether two runs differ by rounding at most, as they may on a GPU."""
+def _is_close(first: Tensor, last: Tensor, rounding: float) -> bool:
+    """Return whether two runs differ by rounding at most, as they may on a GPU: of the largest, and of 1.
+
+    A number near 0 may be a small difference of large ones, and is rounded as these are.
+    """
     if first.shape != last.shape or first.dtype != last.dtype:
         return False
-    return torch.allclose(first.double(), last.double(), rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True)
+    if not first.is_floating_point() or not first.numel():
+        return torch.equal(first, last)
+    one, other = first.double(), last.double()
+    scale = max(1.0, float(one.abs().nan_to_num(posinf=0.0).max()))
+    return torch.allclose(one, other, rtol=0.0, atol=rounding * scale, equal_nan=True)
 
 
 @contextmanager
@@ -213,14 +226,18 @@ def call_at_once(
     """
     start = Barrier(THREADS)
     still_short = set(range(THREADS))  # threads that have not been busy for long enough
-    callers = [_Caller(call, inputs, start, number, still_short) for number, inputs in enumerate(cases)]
+    turns = Lock()
+    callers = [
+        _Caller(call, inputs, start, turns, number, still_short) for number, inputs in enumerate(cases)
+    ]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
+    errors = [caller.error for caller in callers if caller.error is not None]
+    if errors:  # the others may have waited in vain for one that failed
+        raise next((each for each in errors if not isinstance(each, BrokenBarrierError)), errors[0])
     for number, caller in enumerate(callers):
-        if caller.error is not None:
-            raise caller.error
         if caller.worst is not None:
             save(number, caller.alone, caller.worst)
     return CallsAtOnce(
@@ -232,14 +249,14 @@ class _Caller(Thread):
     """A thread that calls with inputs of its own, and keeps the outputs that differ most."""
 
     def __init__(
-        self, call: Call, inputs: Tensors, start: Barrier, number: int, still_short: set[int]
+        self, call: Call, inputs: Tensors, start: Barrier, turns: Lock, number: int, still_short: set[int]
     ) -> None:
         super().__init__()
-        self.alone = _copy(call(inputs))
+        self.alone: Tensors = {}
         self.calls, self.differing = 0, 0
         self.worst: Tensors | None = None
         self.error: BaseException | None = None
-        self._call, self._inputs, self._start_together = call, inputs, start
+        self._call, self._inputs, self._start_together, self._turns = call, inputs, start, turns
         self._number, self._still_short = number, still_short
 
     def run(self) -> None:
@@ -247,9 +264,12 @@ class _Caller(Thread):
             self._repeat()
         except BaseException as error:  # noqa: BLE001  raised again by the thread that waits
             self.error = error
+            self._start_together.abort()
 
     def _repeat(self) -> None:
         largest = 0.0
+        with self._turns:  # in this thread: OpenMP may give another number of threads to the main one
+            self.alone = _copy(self._call(self._inputs))
         self._start_together.wait()
         end, busy_until = time.perf_counter() + _AT_ONCE_S, time.thread_time() + _BUSY_S
         # A thread that has done its part goes on, so that the others do not call alone.

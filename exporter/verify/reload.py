@@ -79,6 +79,7 @@ class ObserveRequest(BaseModel):
     inputs: Path
     others: Path
     folder: Path
+    rounding: float  # of an output's scale: how far runs on the same inputs may differ
 
     def step(self, number: int) -> Path:
         """The file of the outputs of one package of the chain."""
@@ -253,14 +254,16 @@ def _observe(chain: Chain, request: ObserveRequest, device: torch.device) -> Run
     if request.observe == "steps":
         return _write_steps(chain, request, inputs)
     try:
-        call = observe_call(chain, inputs, others)  # in any case, as the other calls must be taken
+        call = observe_call(
+            chain, inputs, others, request.rounding
+        )  # in any case, as the other calls must be taken
     except RuntimeError as error:
         if as_out_of_memory(error):
             raise
         _finish(device)
         return RunReply(refused=_first_line(str(error)))
     if request.observe == "growth":
-        return RunReply(growth=measure_growth(chain, inputs))
+        return RunReply(growth=measure_growth(chain, inputs, request.rounding))
     if request.observe == "calls_at_once":
 
         def save(thread: int, alone: Tensors, differing: Tensors) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
+from exporter.verify.numerics import FP32_TOLERANCE
 from exporter.verify.observe import THREADS, Behaviour, CallsAtOnce, Growth
 from exporter.verify.reload import Link, ObserveRequest, RunReply, RunRequest, Setup
 from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
@@ -174,14 +175,20 @@ class PackageRunner:
         what: Literal["call", "growth", "calls_at_once", "steps"],
         inputs: Mapping[str, Tensor],
         others: Mapping[str, Tensor],
+        *,
+        rounding: float = FP32_TOLERANCE,
     ) -> Observed:
-        """Observe calls with two sets of inputs: see `exporter.verify.observe`; raises as `run` does."""
+        """Observe calls with two sets of inputs: see `exporter.verify.observe`; raises as `run` does.
+
+        Runs on the same inputs may differ by `rounding` of an output's scale.
+        """
         folder = self._runner.folder
         request = ObserveRequest(
             observe=what,
             inputs=folder / "inputs.safetensors",
             others=folder / "others.safetensors",
             folder=folder,
+            rounding=rounding,
         )
         for path, given in ((request.inputs, inputs), (request.others, others)):
             _save_inputs(self._look_up(given, repeats=0)[0], path)

@@ -32,7 +32,9 @@ class ObservingCheck(Check):
         turned = {name: value.flip(0) if value.dim() else value for name, value in inputs.items()}
         for others in (turned, self._smallest or inputs):
             try:
-                return trial.running.observe(self.observation, inputs, others)
+                return trial.running.observe(
+                    self.observation, inputs, others, rounding=self.runnable.tolerance
+                )
             except Refused:
                 continue
         return None

@@ -1,8 +1,10 @@
 """What calls keep, share and change is seen, and calls that do nothing of the kind are never accused."""
 
+import threading
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -129,6 +131,38 @@ def test_outputs_that_are_others_after_many_calls_are_named() -> None:
 
     assert measure_growth(tire, INPUTS).moved == ("y",)
     assert measure_growth(double, INPUTS).moved == ()
+
+
+def test_calls_that_differ_by_rounding_of_their_precision_are_the_same() -> None:
+    calls: list[None] = []
+
+    def round_otherwise(inputs: Tensors) -> Tensors:
+        calls.append(None)
+        large = torch.tensor([1000.0, 1e-3])
+        return {"y": large * (1 + 1e-3 * (len(calls) > 1)), "best": torch.tensor([1_000_000])}
+
+    assert measure_growth(round_otherwise, INPUTS, rounding=1e-2).moved == ()
+    calls.clear()
+    assert measure_growth(round_otherwise, INPUTS).moved == ("y",)
+    ids = iter(range(1_000_000, 2_000_000))
+    assert measure_growth(lambda inputs: {"best": torch.tensor([next(ids)])}, INPUTS).moved == ("best",)
+
+
+def test_a_call_alone_is_compared_with_calls_of_its_own_thread() -> None:
+    def tell_thread(inputs: Tensors) -> Tensors:
+        return {"y": inputs["x"] + float(threading.current_thread() is threading.main_thread())}
+
+    assert call_at_once(tell_thread, (INPUTS, OTHERS), lambda *each: None).differing == 0
+
+
+def test_an_error_of_one_thread_ends_the_other() -> None:
+    def fail_for_others(inputs: Tensors) -> Tensors:
+        if inputs is OTHERS:
+            raise MemoryError("no room")
+        return double(inputs)
+
+    with pytest.raises(MemoryError, match="no room"):
+        call_at_once(fail_for_others, (INPUTS, OTHERS), lambda *each: None)
 
 
 def test_new_memory_holds_huge_numbers_only_inside() -> None:
