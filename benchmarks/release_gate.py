@@ -1,6 +1,7 @@
 """Time that the release gate adds to a warm export: 100,000 held-out rows, beside a baseline.
 
-Each round is a warm export with new weights, and two verdicts on it: alone, and beside the release before.
+Each round is a warm export with new weights, two verdicts on it, alone and beside the release before, and
+the comparison with that release, which a job waits for too.
 """
 
 import functools
@@ -18,11 +19,16 @@ from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import Place, export
 from benchmarks.measure.models import write_weights
 from benchmarks.measure.small_world import RETRIEVER, World, ranker, write_rows
+from exporter.comparison.compare import ComparisonRequest, compare_releases
+from exporter.distributed.fork_server import ForkServer
 from exporter.options.index_spec import FlatIndex
 from exporter.options.release_gate import ReleaseGate
+from exporter.pipeline.release import RUNS
 from exporter.release.judge import judge_release
+from exporter.reports.comparison import Comparison
 from exporter.reports.release_report import REPORT_NAME, ReleasedArtifacts, ReleaseReport
 from exporter.spec import ExportSpec, TowerName
+from exporter.verify.runner_process import make_server
 
 _ROWS, _QUICK_ROWS = 100_000, 2_000
 
@@ -35,6 +41,7 @@ class Round(BaseModel):
     attempt_s: float
     gate_s: float  # beside the release before
     alone_s: float  # without a baseline
+    diff_s: float  # the comparison of the two releases
     rows: int
 
 
@@ -45,7 +52,8 @@ class ModelFigures(BaseModel):
     rounds: tuple[Round, ...]
     gate: Spread  # seconds
     alone: Spread
-    share: Spread  # of the attempt
+    diff: Spread
+    share: Spread  # verdict and comparison, of the attempt
 
     @classmethod
     def of(cls, model: str, rounds: Sequence[Round]) -> "ModelFigures":
@@ -54,7 +62,8 @@ class ModelFigures(BaseModel):
             rounds=tuple(rounds),
             gate=Spread.of([each.gate_s for each in rounds]),
             alone=Spread.of([each.alone_s for each in rounds]),
-            share=ratios([each.gate_s for each in rounds], [each.attempt_s for each in rounds]),
+            diff=Spread.of([each.diff_s for each in rounds]),
+            share=ratios([each.gate_s + each.diff_s for each in rounds], [each.attempt_s for each in rounds]),
         )
 
 
@@ -86,7 +95,7 @@ class Subject(BaseModel):
             sample_input_uri=self.held_out,
             output_uri=str(self.folder / "artifacts"),
             materialise_items=wants_items,
-            item_index=FlatIndex() if wants_items else None,
+            item_index=FlatIndex(kind="flat") if wants_items else None,
         )
 
     def released(self, seed: int) -> ReleasedArtifacts:
@@ -97,7 +106,7 @@ class Subject(BaseModel):
     def artifact(self, seed: int) -> Path:
         return self.folder / f"{self.name}-{seed}"
 
-    def judge(self, seed: int, baseline: int | None) -> ReleaseReport:
+    def judge(self, seed: int, baseline: int | None, server: ForkServer) -> ReleaseReport:
         """Judge the artifact of a seed, and leave the report beside it."""
         report = judge_release(
             self.released(seed),
@@ -106,11 +115,17 @@ class Subject(BaseModel):
             config_text=self.config,
             scratch=self.folder,
             item_input_uri=self.items,
+            server=server,
         )
         if report.failure:
             raise SystemExit(f"the release could not be judged: {report.failure}")
         (self.artifact(seed) / REPORT_NAME).write_text(report.model_dump_json())
         return report
+
+    def compare(self, seed: int, baseline: int, server: ForkServer) -> Comparison:
+        """Compare the artifacts of two seeds as a job does."""
+        request = ComparisonRequest(runs=RUNS, server=server)
+        return compare_releases(self.released(baseline), self.released(seed), request, scratch=self.folder)
 
 
 def main() -> int:
@@ -119,10 +134,11 @@ def main() -> int:
 
 def measure(run: Run) -> Report:
     """Run all rounds of both models."""
-    figures = []
-    for subject in _subjects(run):
-        rounds = [_run_round(run, subject, number) for number in range(1 + (1 if run.quick else run.rounds))]
-        figures.append(ModelFigures.of(subject.name, rounds[1:]))  # the first one was cold
+    figures, count = [], 1 if run.quick else run.rounds
+    with make_server() as server:  # as an attempt has one
+        for subject in _subjects(run):
+            rounds = [_run_round(run, subject, number, server) for number in range(1 + count)]
+            figures.append(ModelFigures.of(subject.name, rounds[1:]))  # the first one was cold
     result = GateFigures(models=tuple(figures))
     return Report(figures=result, tables=(table(result),), draw=functools.partial(draw, result))
 
@@ -151,16 +167,24 @@ def _subjects(run: Run) -> Sequence[Subject]:
     return ranking, retrieval
 
 
-def _run_round(run: Run, subject: Subject, number: int) -> Round:
+def _run_round(run: Run, subject: Subject, number: int, server: ForkServer) -> Round:
     place = Place(folder=run.folder, compiler=run.folder / "compiler", code_cache=run.folder / "code")
     done = export(subject.spec(number), place, keep=subject.artifact(number))
     assert number == 0 or all(code.startswith("warm") for code in done.code.values()), done.code
-    alone = subject.judge(number, None)
-    beside = subject.judge(number, number - 1) if number else alone
+    alone = subject.judge(number, None, server)
+    beside = subject.judge(number, number - 1, server) if number else alone
+    diff_s = subject.compare(number, number - 1, server).seconds if number else 0.0
     run.say(
-        f"{subject.name}, round {number}: {done.attempt_s:.1f} s, and {beside.seconds:.1f} s for the gate"
+        f"{subject.name}, round {number}: {done.attempt_s:.1f} s, {beside.seconds:.1f} s for the gate, and "
+        f"{diff_s:.1f} s for the comparison"
     )
-    return Round(attempt_s=done.attempt_s, gate_s=beside.seconds, alone_s=alone.seconds, rows=beside.rows)
+    return Round(
+        attempt_s=done.attempt_s,
+        gate_s=beside.seconds,
+        alone_s=alone.seconds,
+        diff_s=diff_s,
+        rows=beside.rows,
+    )
 
 
 def table(result: GateFigures) -> Table:
@@ -173,7 +197,8 @@ def table(result: GateFigures) -> Table:
             "warm attempt, s",
             "gate, s",
             "gate without a baseline, s",
-            "gate / attempt",
+            "comparison, s",
+            "gate and comparison / attempt",
         ),
         rows=tuple(
             (
@@ -182,6 +207,7 @@ def table(result: GateFigures) -> Table:
                 Spread.of([one.attempt_s for one in each.rounds]).text(),
                 each.gate.text(),
                 each.alone.text(),
+                each.diff.text(),
                 each.share.text(2),
             )
             for each in result.models

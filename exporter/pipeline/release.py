@@ -24,7 +24,7 @@ from exporter.towers.plan import read_config
 log = logging.getLogger(__name__)
 
 _NOTE = "release_overrun.txt"
-_RUNS = RunOptions(max_rows=1000, latency_seconds=0.25)  # the gate has timed calls; a job waits for these
+RUNS = RunOptions(max_rows=1000, latency_seconds=0.25)  # the gate has timed calls; a job waits for these
 
 
 def judge_published(outcome: ExportOutcome, attempt: Attempt, on_stage: OnStage) -> ExportOutcome:
@@ -99,7 +99,7 @@ def _publish_comparison(baseline: ReleasedArtifacts, candidate: ReleasedArtifact
     name_process("release diff")
     try:
         _require_readable(attempt)
-        request = ComparisonRequest(families=attempt.families, runs=_RUNS, server=attempt.runners)
+        request = ComparisonRequest(families=attempt.families, runs=RUNS, server=attempt.runners)
         with _limit_time(attempt):
             comparison = compare_releases(baseline, candidate, request, scratch=_make_scratch(attempt))
         store = attempt.open_output(attempt.artifact_uri)
