@@ -6,6 +6,7 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from exporter.reports.comparison import DIFF_NAME
 from exporter.spec import Device, TowerName
 from exporter.stages import Stage
 from exporter.storage.uris import NO_RULES, UriRules
@@ -21,6 +22,7 @@ from jobs.model import Job
 from jobs.spec import JobSpec
 from service.dependencies import Backend
 from service.hooks.backend import HookBackend
+from tests.dashboard import diffs
 from tests.jobs.factories import (
     MINUTE,
     NOW,
@@ -187,6 +189,8 @@ def publish(stores: Backend, job_id: JobId) -> Job:
         package.parent.mkdir(parents=True)
         package.write_bytes(b"package")
     (folder / "manifest.json").write_text(make_manifest(job.id, *entries).model_dump_json())
+    compared = diffs.comparison().model_copy(update={"new": diffs.SIDE.model_copy(update={"job_id": job.id})})
+    (folder / DIFF_NAME).write_text(compared.model_dump_json())
     outcome = make_outcome(root=str(folder))
     towers = tuple(
         each.model_copy(update={"package_uri": f"{folder}/{each.entry.package.path}"})
