@@ -12,13 +12,9 @@ from tests.planted.lies.report import RESULTS
 from tests.planted.lies.telling import plant_everywhere, tell
 
 
-def _parameter(lie: Lie) -> object:
-    return pytest.param(
-        lie, id=lie.name, marks=[pytest.mark.slow, *([] if lie.fast else [pytest.mark.planted])]
-    )
-
-
-@pytest.mark.parametrize("lie", [_parameter(lie) for lie in LIES])
+@pytest.mark.slow
+@pytest.mark.planted
+@pytest.mark.parametrize("lie", [pytest.param(lie, id=lie.name) for lie in LIES])
 def test_a_lie_is_not_published(
     lie: Lie, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

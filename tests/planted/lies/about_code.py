@@ -140,7 +140,6 @@ LIES = (
         plant=swap_inputs("price", "age"),
         code="verification_failed",
         says=("the inputs age and price are in each other's place",),
-        fast=True,
     ),
     Lie(
         name="outputs_swapped",

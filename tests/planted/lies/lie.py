@@ -26,7 +26,6 @@ class Lie:
     warm: bool = False  # an honest export of the same request comes before it, and fills the code cache
     reuses: bool = False  # code of other exports of this model: the lie is about steps behind the compiler
     recovers: bool = False  # the export goes on without what is wrong, and says so in the entry's code_note
-    fast: bool = False  # in the ordinary suite as well
 
 
 def both(*plants: Plant) -> Plant:
