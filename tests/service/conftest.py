@@ -1,9 +1,10 @@
 """The application on stores in memory, as a client sees it."""
 
+import argparse
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -16,11 +17,14 @@ from jobs.control.control import JobControl
 from jobs.fleet.roster import MemoryRoster
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
+from service import cli_commands
 from service.app import create_app
 from service.dependencies import Backend
 from service.gate.connections import BoundedConnection
 from service.planning import plan
 from service.settings import ServiceSettings
+
+Slipway = Callable[..., int]
 
 
 @pytest.fixture
@@ -75,3 +79,17 @@ def url(backend: Backend) -> Iterator[str]:
     """The application behind a real socket."""
     with serving(create_app(ServiceSettings(), backend)) as url:
         yield url
+
+
+@pytest.fixture
+def slipway(url: str) -> Slipway:
+    """A command of `slipway` that asks the API at `url`; it returns the exit code."""
+    parser = argparse.ArgumentParser()
+    cli_commands.add_commands(parser.add_subparsers())
+
+    def run(*arguments: str) -> int:
+        parsed = parser.parse_args([*arguments, "--url", url])
+        code: int = parsed.run(parsed)
+        return code
+
+    return run

@@ -1,11 +1,9 @@
 """`slipway submit`, `watch` and `list` against a real socket."""
 
-import argparse
 import io
 import json
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,25 +24,11 @@ from service.client.tables import table_of
 from service.client.watch import PlainLines, live_table
 from service.schemas import JobView
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
+from tests.service.conftest import Slipway
 from tests.service.requests import CONFIG, FIXTURES
-
-Slipway = Callable[..., int]
 
 SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out")
 ROWS = ("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-input", "train.parquet")
-
-
-@pytest.fixture
-def slipway(url: str) -> Slipway:
-    parser = argparse.ArgumentParser()
-    cli_commands.add_commands(parser.add_subparsers())
-
-    def run(*arguments: str) -> int:
-        parsed = parser.parse_args([*arguments, "--url", url])
-        code: int = parsed.run(parsed)
-        return code
-
-    return run
 
 
 def run_in_background(store: MemoryJobStore, job: Job, outcome: ExportOutcome) -> None:

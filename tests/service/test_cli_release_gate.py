@@ -1,39 +1,21 @@
 """The release gate on the command line: its option, the verdict at the end, and the exit code."""
 
-import argparse
-from collections.abc import Callable
-
 import pytest
 
 from exporter.errors import InvalidSpec
 from exporter.options.release_gate import ReleaseGate
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
-from service import cli_commands
 from service.client.watch import exit_code, show_end
 from service.schemas import JobView
 from tests.jobs.factories import AS_GOOD, CONFIG_TEXT, WORSE, make_gated_job, make_job, make_report
+from tests.service.conftest import Slipway
 from tests.service.requests import CONFIG, FIXTURES
-
-Slipway = Callable[..., int]
 
 SUBMIT = (
     *("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out"),
     *("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-input", "train.parquet"),
 )
-
-
-@pytest.fixture
-def slipway(url: str) -> Slipway:
-    parser = argparse.ArgumentParser()
-    cli_commands.add_commands(parser.add_subparsers())
-
-    def run(*arguments: str) -> int:
-        parsed = parser.parse_args([*arguments, "--url", url])
-        code: int = parsed.run(parsed)
-        return code
-
-    return run
 
 
 def gate_of(store: MemoryJobStore) -> ReleaseGate:
