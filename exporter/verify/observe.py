@@ -22,6 +22,7 @@ Call = Callable[[Tensors], Tensors]
 
 THREADS = 2
 _INTERVALS = 3  # a leak grows in each of them
+_MOST_INTERVALS = 16  # while something grows: caches of the allocator fill slowly, but not for ever
 _CALLS = 64  # of an interval, at most
 _INTERVAL_S = 0.03
 _FEWEST = 4
@@ -115,23 +116,30 @@ def measure_growth(call: Call, inputs: Tensors, rounding: float = _ROUNDING) -> 
     call(inputs)
     seconds = time.perf_counter() - begun
     calls = min(_CALLS, max(_FEWEST, int(_INTERVAL_S / max(seconds, 1e-6))))
-    found = []
+    found: list[dict[str, int]] = []
+    growing: dict[str, float] = {}
     gc.freeze()  # the collector need not look at what is there before
-    for _ in range(_INTERVALS + 1):
+    while len(found) <= _INTERVALS or (any(growing.values()) and len(found) <= _MOST_INTERVALS):
         for _ in range(calls):
             call(inputs)
         found.append(_resources())
+        growing = _grow_always(found, calls)
     gc.unfreeze()
     last = call(inputs)
+    return Growth(
+        calls=_FEWEST + calls * len(found),
+        per_call=growing,
+        moved=tuple(name for name in first if not _is_close(first[name], last[name], rounding)),
+    )
+
+
+def _grow_always(found: list[dict[str, int]], calls: int) -> dict[str, float]:
+    """Return by how much each resource grew per call in the interval where it grew least; 0 if in none."""
     steps = [
         {name: (after[name] - before[name] - _OF_MEASURING.get(name, 0)) / calls for name in after}
         for before, after in pairwise(found)
     ]
-    return Growth(
-        calls=_FEWEST + calls * (_INTERVALS + 1),
-        per_call={name: max(0.0, min(step[name] for step in steps)) for name in found[0]},
-        moved=tuple(name for name in first if not _is_close(first[name], last[name], rounding)),
-    )
+    return {name: max(0.0, min((step[name] for step in steps), default=0.0)) for name in found[0]}
 
 
 def _is_close(first: Tensor, last: Tensor, rounding: float) -> bool:

@@ -25,7 +25,10 @@ START_S = 60.0
 def kill(launcher: "subprocess.Popen[str]", word: str) -> None:
     """Kill the program of `launcher` whose command has this word, and not the guard above it."""
     for process in family(launcher.pid):
-        command = (process / "cmdline").read_bytes().split(b"\0")
+        try:
+            command = (process / "cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):  # it has ended since
+            continue
         if b"processes.guard" not in command and any(word in os.fsdecode(each) for each in command):
             os.kill(int(process.name), signal.SIGKILL)
             return

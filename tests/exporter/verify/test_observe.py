@@ -55,6 +55,19 @@ def test_a_cache_that_is_filled_once_is_no_leak() -> None:
     assert leaks(measure_growth(remember, INPUTS).per_call) == []
 
 
+def test_a_cache_that_fills_slowly_is_no_leak() -> None:
+    kept: list[Tensor] = []
+
+    def remember_some(inputs: Tensors) -> Tensors:
+        if len(kept) < 500:  # for more calls than the first intervals have
+            kept.append(torch.rand(100))
+        return double(inputs)
+
+    growth = measure_growth(remember_some, INPUTS)
+    assert growth.calls > 500
+    assert leaks(growth.per_call) == []
+
+
 def test_open_files_are_counted(tmp_path: Path) -> None:
     files = []
 

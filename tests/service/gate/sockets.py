@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 SECONDS = 10.0
@@ -24,17 +24,23 @@ def head(method: str, path: str, *fields: str, length: int | None = None) -> byt
 
 
 def answer_to(url: str, *sent: bytes) -> bytes:
-    """Send the bytes, and return all that comes until the server ends the connection."""
+    """Send the bytes, and return all that comes until the server ends the connection.
+
+    A server that refuses a request need not read all of it: what it has not read resets the connection, and
+    what it has answered can be read all the same.
+    """
     with connected(url) as connection:
-        for each in sent:
-            connection.sendall(each)
+        with suppress(ConnectionError):
+            for each in sent:
+                connection.sendall(each)
         return answer_on(connection)
 
 
 def answer_on(connection: socket.socket) -> bytes:
     answer = b""
-    while part := connection.recv(65536):
-        answer += part
+    with suppress(ConnectionResetError):
+        while part := connection.recv(65536):
+            answer += part
     return answer
 
 
