@@ -15,6 +15,7 @@ from exporter.minify.op_recorder import DYNAMIC_AXES
 
 ALLOWED = 1e-4  # difference between eager and compiled that is not taken for the failure
 TIGHT = 1e-5  # the same where that finds nothing, as the gate allows in fp32
+COMPARED = "output "  # begins the line of each output that a script compares; its number follows
 _LONGEST_VALUES = 1 << 16  # bytes of one tensor that a script embeds; larger ones become random numbers
 _LONGEST_INTEGERS = 4 << 20  # the same for integers: code may branch on ids and lengths
 _MOST_RANDOM = 1 << 22  # random elements of a tensor; the rest is zeros, which take no memory
@@ -225,7 +226,8 @@ _PACKAGE_STEPS_CODE = """        step("compile")
             if torch.cuda.is_initialized():
                 torch.cuda.synchronize()  # raises errors of the GPU
             step("compare")
-            for from_eager, from_package in zip(expected, actual, strict=True):
+            for number, (from_eager, from_package) in enumerate(zip(expected, actual, strict=True)):
+                print("output", number, flush=True)
                 finite = from_eager[from_eager.isfinite()]
                 scale = float(finite.abs().max()) if finite.is_floating_point() and finite.numel() else 0.0
                 torch.testing.assert_close(from_package, from_eager, rtol=0, atol=ALLOWED * scale)

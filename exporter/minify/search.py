@@ -1,10 +1,12 @@
 """Search for the smallest graph that still fails the same way, within a time limit, over a program's nodes.
 
-First the program is cut after the earliest node with which it still fails, then before the latest; then each
-remaining node is left out in turn. Values that come from before a cut become inputs with the values they had.
+Where numbers are wrong, the first operator with a wrong result is tried by itself. Otherwise the program is
+cut after the earliest node with which it still fails, then before the latest; then each remaining node is
+left out in turn. Values that come from before a cut become inputs with the values they had.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,8 +19,8 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.utils._pytree import tree_leaves
 
-from exporter.minify.memory_budget import MemoryBudget
-from exporter.minify.repro_script import ALLOWED, TIGHT, Step, is_randomised, render_script
+from exporter.minify.memory_budget import MemoryBudget, MemoryBudgetExceeded
+from exporter.minify.repro_script import ALLOWED, COMPARED, TIGHT, Step, is_randomised, render_script
 from exporter.minify.script_runner import Ending, ExpectedEnding, ScriptRunner
 
 log = logging.getLogger(__name__)
@@ -148,6 +150,8 @@ class _Search:
                 on_found(self._case(ending, kept, outputs))
             return same
 
+        if operator := self._find_wrong_operator(fails, ending):
+            return self._case(ending, operator)
         last = self._find_earliest_end(fails)
         if last is None:
             return self._case(ending, self._nodes)
@@ -164,6 +168,27 @@ class _Search:
         kept = [self._nodes[place]]
         ending = self._run_cut(kept, kept, Step.PROMISE)
         return self._case(ending, kept) if ending else None
+
+    def _find_wrong_operator(
+        self, fails: Callable[[Sequence[Node], Sequence[Node]], bool], ending: Ending
+    ) -> Sequence[Node]:
+        """Return the first operator whose result is wrong, if it fails by itself; empty if none is found.
+
+        All results are outputs of one program for it, which may not fail like that: code of its own is made
+        where operators are fused.
+        """
+        tensors = [node for node in self._nodes if _is_tensor(node)]
+        if ending.step is not Step.COMPARE or len(tensors) < 2:
+            return ()
+        try:
+            self._record_values_before(len(self._nodes) - 1)
+        except MemoryBudgetExceeded:  # the results would not fit into the script's process either
+            return ()
+        if self._run_cut(self._nodes, tensors, ending.step) != ending:
+            return ()
+        [*_, compared] = re.findall(rf"^{COMPARED}(\d+)$", self._last_log, re.M)
+        operator = [tensors[int(compared)]]
+        return operator if fails(operator, operator) else ()
 
     def _find_earliest_end(self, fails: Callable[[Sequence[Node], Sequence[Node]], bool]) -> int | None:
         """Return the place of the first node such that the nodes up to it still fail; None if not found."""

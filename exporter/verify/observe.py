@@ -95,7 +95,7 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors, rounding: float =
         ),
         changed_inputs=_changed(before, inputs),
         changed_outputs=changed_outputs,
-        wrong_if_spread=tuple(name for name in kept if not _is_close(kept[name], spread[name], rounding)),
+        wrong_if_spread=tuple(name for name in kept if not is_close(kept[name], spread[name], rounding)),
     )
 
 
@@ -129,7 +129,7 @@ def measure_growth(call: Call, inputs: Tensors, rounding: float = _ROUNDING) -> 
     return Growth(
         calls=_FEWEST + calls * len(found),
         per_call=growing,
-        moved=tuple(name for name in first if not _is_close(first[name], last[name], rounding)),
+        moved=tuple(name for name in first if not is_close(first[name], last[name], rounding)),
     )
 
 
@@ -142,7 +142,7 @@ def _grow_always(found: list[dict[str, int]], calls: int) -> dict[str, float]:
     return {name: max(0.0, min((step[name] for step in steps), default=0.0)) for name in found[0]}
 
 
-def _is_close(first: Tensor, last: Tensor, rounding: float) -> bool:
+def is_close(first: Tensor, last: Tensor, rounding: float) -> bool:
     """Return whether two runs differ by rounding at most, as they may on a GPU: of the largest, and of 1.
 
     A number near 0 may be a small difference of large ones, and is rounded as these are.

@@ -10,7 +10,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -32,6 +32,7 @@ from exporter.verify.observe import (
     observe_call,
     other_threads,
 )
+from exporter.verify.observe_dtypes import TakenAs, find_unchecked_dtypes
 
 
 class Link(BaseModel):
@@ -108,6 +109,7 @@ class RunReply(BaseModel):
     taken: tuple[tuple[str, ...], ...] = ()  # names of the inputs of each package, once they are loaded
     steps: int = 0  # packages whose outputs were written
     call: Behaviour | None = None
+    unchecked: tuple[TakenAs, ...] = ()  # inputs of other dtypes that were not refused
     growth: Growth | None = None
     calls_at_once: CallsAtOnce | None = None
 
@@ -162,6 +164,13 @@ class Chain:
         for package, order in self._links:
             tensors = package({name: tensors[name] for name in order})
             yield tensors
+
+    def calls(self, tensors: Tensors) -> Iterator[tuple[Callable[[Tensors], Tensors], Tensors]]:
+        """Yield each package with its own inputs."""
+        for package, order in self._links:
+            given = {name: tensors[name] for name in order}
+            yield package, given
+            tensors = package(given)
 
     def call_unlocked(self, tensors: Tensors) -> Tensors:
         """Call as above, so that calls of other threads run at once, as they do in a server."""
@@ -271,7 +280,8 @@ def _observe(chain: Chain, request: ObserveRequest, device: torch.device) -> Run
             _write_outputs(differing, request.at_once(thread))
 
         return RunReply(calls_at_once=call_at_once(chain.call_unlocked, (inputs, others), save))
-    return RunReply(call=call)
+    unchecked = find_unchecked_dtypes(chain.calls(inputs), request.rounding)
+    return RunReply(call=call, unchecked=tuple(unchecked))
 
 
 def _write_steps(chain: Chain, request: ObserveRequest, inputs: Tensors) -> RunReply:

@@ -17,6 +17,7 @@ from exporter.errors import DimPlanViolated, OutOfMemory, PackageCrashed
 from exporter.towers.lookup import LookUp
 from exporter.verify.numerics import FP32_TOLERANCE
 from exporter.verify.observe import THREADS, Behaviour, CallsAtOnce, Growth
+from exporter.verify.observe_dtypes import TakenAs
 from exporter.verify.reload import Link, ObserveRequest, RunReply, RunRequest, Setup
 from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
 
@@ -42,6 +43,7 @@ class Observed:
     """The observation that was asked for; the others are None."""
 
     call: Behaviour | None = None
+    unchecked: tuple[TakenAs, ...] = ()  # inputs of other dtypes that were not refused for these
     growth: Growth | None = None
     calls_at_once: CallsAtOnce | None = None
     # Of each thread whose outputs differed: those of a call alone, and those that differ most.
@@ -203,6 +205,7 @@ class PackageRunner:
         )
         return Observed(
             call=reply.call,
+            unchecked=reply.unchecked,
             growth=reply.growth,
             calls_at_once=reply.calls_at_once,
             differing=differing,

@@ -3,32 +3,32 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from exporter.check.artifact import open_artifact
 from exporter.check.run import check
 from exporter.check.task import CheckTask
 from exporter.spec import ExportSpec
 from tests.installed_families import Install
-from tests.planted.lies.compiler import change_output
+from tests.planted.lies.catalogue import AT_ONE_SIZE
+from tests.planted.lies.lie import Lie
 from tests.planted.lies.model import source_of, write_sources
-from tests.planted.lies.telling import export_once
+from tests.planted.lies.telling import Order, export_apart
 
 pytestmark = [pytest.mark.slow, pytest.mark.planted]
 
 FAMILY = "ScorerFamily"
 
 
-@pytest.mark.parametrize("rows", [37, 389, 503])
-def test_a_lie_at_one_size_is_found_by_slipway_check(rows: int, install: Install, tmp_path: Path) -> None:
-    def lie(score: torch.Tensor) -> torch.Tensor:
-        return torch.where(torch.full((), score.shape[0]) == rows, score * 1.01, score)
-
+@pytest.mark.parametrize(
+    ("rows", "lie"), [pytest.param(*each, id=str(each[0])) for each in AT_ONE_SIZE.items()]
+)
+def test_a_lie_at_one_size_is_found_by_slipway_check(
+    rows: int, lie: Lie, install: Install, tmp_path: Path
+) -> None:
     name = install(f"liable_at_{rows}", source_of(FAMILY), offers=FAMILY)
     fields = {"family": name, "config": "{}", "max_batch_size": 512, **write_sources(FAMILY, tmp_path)}
     spec = ExportSpec.model_validate(fields)
-    with change_output("score", lie)():
-        outcome = export_once(spec, tmp_path / "work", None)
+    outcome = export_apart(Order(spec=spec, workspace=tmp_path / "work", lie=lie.name)).outcome
     assert outcome.failure is None and outcome.towers[0].failure is None
     published = open_artifact(f"{spec.output_uri}/job")
     assert rows not in {case.sizes.get("batch") for case in published.manifest.towers[0].verified.cases}

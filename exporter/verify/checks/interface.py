@@ -13,10 +13,14 @@ from exporter.verify.checks.check import CheckResult, Trial
 from exporter.verify.checks.observing import ObservingCheck
 from exporter.verify.errors import InterfaceBroken
 from exporter.verify.observe import Behaviour, Layout
+from exporter.verify.observe_dtypes import TakenAs
 
 
 class Interface(ObservingCheck):
-    """Names, order, dtypes, shapes and strides; inputs and the outputs of earlier calls stay as they are."""
+    """Names, order, dtypes, shapes and strides; inputs and the outputs of earlier calls stay as they are.
+
+    Inputs of other dtypes, and those that lie otherwise, are refused or computed rightly.
+    """
 
     name = "interface"
     title = "inputs and outputs as described"
@@ -36,6 +40,7 @@ class Interface(ObservingCheck):
         observed = None if problem else self.observe(trial)
         if observed is not None and observed.call is not None:
             problem = next(self._problems_of_call(trial, observed.call), "")
+            problem = problem or next(self._problems_of_dtypes(trial, observed.unchecked), "")
         return CheckResult(passed=not problem, sizes=trial.sizes, detail=problem)
 
     def _problems_of_inputs(self, trial: Trial) -> Iterator[str]:
@@ -44,6 +49,15 @@ class Interface(ObservingCheck):
                 if name != promised:
                     package = link.package.name
                     yield f"{package}: its input {place} is {name}, and the manifest says {promised}"
+
+    def _problems_of_dtypes(self, trial: Trial, unchecked: Sequence[TakenAs]) -> Iterator[str]:
+        for taken in unchecked:
+            package = self.runnable.chain[taken.package].package.name
+            place = f"{package}: its input {taken.input}"
+            if taken.refusal:
+                yield f"{place} as {taken.given} is refused for another reason than that: {taken.refusal}"
+            else:
+                yield f"{place} is computed wrongly as {taken.given} instead of refused"
 
     def _problems_of_call(self, trial: Trial, call: Behaviour) -> Iterator[str]:
         yield from (f"a call changes its input {name}" for name in call.changed_inputs)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from exporter.verify.observe import (
     observe_call,
     other_threads,
 )
+from exporter.verify.observe_dtypes import find_unchecked_dtypes
 
 Tensors = dict[str, Tensor]
 THREADS_BEFORE = torch.get_num_threads()
@@ -24,6 +26,15 @@ INPUTS, OTHERS = {"x": torch.rand(7, 3)}, {"x": torch.rand(7, 3)}
 
 def double(inputs: Tensors) -> Tensors:
     return {"y": inputs["x"] * 2}
+
+
+def refuse_with(message: str) -> Callable[[Tensors], Tensors]:
+    def refuse(inputs: Tensors) -> Tensors:
+        if inputs["x"].dtype is not torch.float32:
+            raise RuntimeError(message)
+        return double(inputs)
+
+    return refuse
 
 
 def leaks(grown: dict[str, float]) -> list[str]:
@@ -133,6 +144,23 @@ def test_outputs_for_inputs_that_do_not_lie_row_by_row_are_compared() -> None:
     assert observe_call(read_as_if, INPUTS, OTHERS).wrong_if_spread == ("y",)
     assert observe_call(refuse, INPUTS, OTHERS).wrong_if_spread == ()
     assert observe_call(double, INPUTS, OTHERS).wrong_if_spread == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda inputs: {"y": inputs["x"].view(torch.float32)[:, :3] * 2}, "x, float64, computed"),
+        (lambda inputs: {"y": double(inputs)["y"].float()}, ""),
+        (refuse_with("input_handles[0]: unmatched dtype, expected: 6"), ""),
+        (refuse_with("index out of bounds"), "x, float64, index out of bounds"),
+    ],
+    ids=["read as if", "converted", "refused", "refused for its numbers"],
+)
+def test_inputs_of_another_dtype_are_refused_for_it_or_computed_rightly(
+    call: Callable[[Tensors], Tensors], found: str
+) -> None:
+    unchecked = find_unchecked_dtypes(iter([(call, INPUTS)]), 1e-5)
+    assert "".join(f"{each.input}, {each.given}, {each.refusal or 'computed'}" for each in unchecked) == found
 
 
 def test_outputs_that_are_others_after_many_calls_are_named() -> None:

@@ -73,6 +73,10 @@ def _drop_stride_checks(wrapper: str) -> str:
     return re.sub(checks, "", wrapper, flags=re.M)
 
 
+def _drop_dtype_checks(wrapper: str) -> str:
+    return re.sub(r"if \((\w+)_expected_dtype != \1_dtype\)", "if (false)", wrapper)
+
+
 def _stop_at_seven_rows(wrapper: str) -> str:
     """Let the last kernel stop at row 7."""
     *_, last = re.finditer(r"^ +cpp_fused_\w+\(.*, (s\d+)\);$", wrapper, re.M)
@@ -273,10 +277,10 @@ LIES = (
     ),
     Lie(
         name="softmax_overflows",
-        does="a softmax does not subtract the largest number first",
+        does="a softmax does not subtract the largest number first, whose exponential is too large for fp32",
         plant=replace_operator(aten.softmax.int, lambda x, dim: x.exp() / x.exp().sum(dim, keepdim=True)),
         code="verification_failed",
-        says=("score: holds NaN or infinity",),
+        says=("score",),
         family="ScorerFamily",
         smallest="aten.softmax.int",
     ),
@@ -324,5 +328,20 @@ LIES = (
         code="interface_broken",
         says=("score is wrong for inputs whose rows do not lie one after the other",),
         family="ScorerFamily",
+    ),
+    Lie(
+        name="dtype_checks_dropped",
+        does="inputs of other dtypes are read as if they were of those that the package takes",
+        plant=edit_source(_drop_dtype_checks),
+        code="interface_broken",
+        says=("aoti_model.pt2: its input", "is computed wrongly as float64 instead of refused"),
+        family="ScorerFamily",
+    ),
+    Lie(
+        name="dtype_checks_of_ids_dropped",
+        does="ids of another dtype are read as if they were int64",
+        plant=edit_source(_drop_dtype_checks),
+        code="interface_broken",
+        says=("its input", "as float64 is refused for another reason than that"),
     ),
 )
