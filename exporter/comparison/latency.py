@@ -1,6 +1,7 @@
 """Latency of two towers, called in turn in one process: what disturbs the machine disturbs both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -21,8 +22,10 @@ _CHILD = "exporter.comparison.pair_process"
 _WARM_UP = 3  # rounds
 _FIRST_ROUNDS = 30  # before anybody looks whether more are needed
 _MOST_ROUNDS = 2000
+_MOST_ROUNDS_FOR_BOUND = 16_000
 _WIDTH = 0.02  # enough is known when the interval's ends are this close to the ratio, as a fraction of it
 _RESAMPLES = 1000
+_DRAWN_AT_ONCE = 1 << 21  # numbers of resampled series in memory
 CONFIDENCE = 0.99  # of the interval
 
 
@@ -84,30 +87,55 @@ class PairRunner:
         return load_file(outputs)
 
     def compare(
-        self, old: Mapping[str, Tensor], new: Mapping[str, Tensor], *, batch: int, seconds: float
+        self,
+        old: Mapping[str, Tensor],
+        new: Mapping[str, Tensor],
+        *,
+        batch: int,
+        seconds: float,
+        bound: float | None = None,
+        patience_s: float = 0.0,
     ) -> LatencyRatio:
         """Time both towers in turn, each on its own inputs of the same `batch` rows.
 
-        Ends when the ratio is known well, after `seconds` and one round more at the latest.
+        Ends when the ratio is known well, after `seconds` and one round more at the latest. With a `bound`
+        it goes on for `patience_s` seconds at most while the bound lies within what is known of the ratio.
 
         Raises:
             InvalidArtifact: a package refused the inputs.
             OutOfMemory: there was not enough memory for the calls.
             PackageCrashed: the process died, or took too long and was ended.
         """
-        paths = (self._write(0, old), self._write(1, new))
-        times: tuple[list[float], list[float]] = ([], [])
-        left_s, rounds, warm_up = seconds, _FIRST_ROUNDS, _WARM_UP
+        calls = _TimedCalls(inputs=(self._write(0, old), self._write(1, new)), batch=batch)
+        ratio = self._time(calls, _is_well_known, seconds=seconds, most=_MOST_ROUNDS)
+        if bound is not None and ratio.is_above(bound) is None:
+            ratio = self._time(
+                calls,
+                lambda found: found.is_above(bound) is not None,
+                seconds=patience_s,
+                most=_MOST_ROUNDS_FOR_BOUND,
+            )
+        return ratio
+
+    def _time(
+        self, calls: "_TimedCalls", is_enough: Callable[[LatencyRatio], bool], *, seconds: float, most: int
+    ) -> LatencyRatio:
+        """Add rounds to those that were timed, as many again each time, until their ratio is enough."""
+        left_s = seconds
         while True:
-            request = RoundsRequest(inputs=paths, warm_up=warm_up, rounds=rounds, seconds=left_s)
-            for kept, added in zip(times, self._ask(request).times_ms, strict=True):
+            done = len(calls.times_ms[0])
+            request = RoundsRequest(
+                inputs=calls.inputs,
+                warm_up=0 if done else _WARM_UP,
+                rounds=min(max(done, _FIRST_ROUNDS), most - done),
+                seconds=left_s,
+            )
+            for kept, added in zip(calls.times_ms, self._ask(request).times_ms, strict=True):
                 kept.extend(added)
-            left_s = seconds - (sum(times[0]) + sum(times[1])) / 1e3
-            ratio = estimate_ratio(*times, batch=batch)
-            known = ratio.high <= ratio.ratio * (1 + _WIDTH) and ratio.low >= ratio.ratio * (1 - _WIDTH)
-            if known or left_s <= 0 or ratio.rounds >= _MOST_ROUNDS:
+                left_s -= sum(added) / 1e3
+            ratio = estimate_ratio(*calls.times_ms, batch=calls.batch)
+            if is_enough(ratio) or left_s <= 0 or ratio.rounds >= most:
                 return ratio
-            rounds, warm_up = min(ratio.rounds, _MOST_ROUNDS - ratio.rounds), 0
 
     def _write(self, side: int, inputs: Mapping[str, Tensor]) -> Path:
         lookup = self._towers[side].lookup
@@ -125,6 +153,19 @@ class PairRunner:
         return reply
 
 
+@dataclass(frozen=True, kw_only=True)
+class _TimedCalls:
+    """Inputs of both towers, and the times of the rounds that they were called for."""
+
+    inputs: tuple[Path, Path]
+    batch: int
+    times_ms: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+
+
+def _is_well_known(ratio: LatencyRatio) -> bool:
+    return ratio.high <= ratio.ratio * (1 + _WIDTH) and ratio.low >= ratio.ratio * (1 - _WIDTH)
+
+
 def _side(tower: DownloadedTower) -> Side:
     return Side(chain=tower.chain, device=tower.manifest.device, tf32=tower.entry.tf32)
 
@@ -138,7 +179,7 @@ def estimate_ratio(old_ms: Sequence[float], new_ms: Sequence[float], *, batch: i
     """
     old, new = np.asarray(old_ms, dtype=np.float64), np.asarray(new_ms, dtype=np.float64)
     ratio = float(np.median(new) / np.median(old))
-    resampled = np.median(_resample(new), axis=1) / np.median(_resample(old), axis=1)
+    resampled = _resample_ratio(old, new)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail])
     return LatencyRatio(
@@ -153,11 +194,14 @@ def estimate_ratio(old_ms: Sequence[float], new_ms: Sequence[float], *, batch: i
     )
 
 
-def _resample(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one drawn series per line: blocks of the series, in which both towers draw the same rounds."""
-    length = max(1, round(len(values) ** 0.5))
-    blocks = -(-len(values) // length)
+def _resample_ratio(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ratios of resampled pairs of series: blocks, in which both towers draw the same rounds."""
+    length = max(1, round(len(old) ** 0.5))
+    blocks = -(-len(old) // length)
     generator = np.random.default_rng(0)
-    starts = generator.integers(0, len(values) - length + 1, size=(_RESAMPLES, blocks))
-    rounds = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES, -1)[:, : len(values)]
-    return values[rounds]
+    starts = generator.integers(0, len(old) - length + 1, size=(_RESAMPLES, blocks))
+    ratios = []
+    for some in np.array_split(starts, max(1, _RESAMPLES * len(old) // _DRAWN_AT_ONCE)):
+        rounds = (some[:, :, None] + np.arange(length)).reshape(len(some), -1)[:, : len(old)]
+        ratios.append(np.median(new[rounds], axis=1) / np.median(old[rounds], axis=1))
+    return np.concatenate(ratios)

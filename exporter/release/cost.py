@@ -15,13 +15,12 @@ from exporter.data.parquet import open_parquet
 from exporter.errors import ExportError
 from exporter.manifest import TowerEntry
 from exporter.release.releases import JudgedRelease
-from exporter.reports.comparison import LatencyRatio
 from exporter.reports.release_report import Finding, Verdict
 from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.spec import TowerName
 
 _BATCHES = (1, 128)  # rows per call
-_SECONDS = (0.5, 4.0, 20.0)  # of calls; more only as long as the bound is within what is known
+_SECONDS, _PATIENCE_S = 0.5, 25.0  # of calls; the latter only while the bound is within what is known
 
 
 class Cost:
@@ -41,7 +40,7 @@ class Cost:
         threads = self._running.enter_context(ThreadPoolExecutor(max(1, len(judged.candidate.towers))))
         for name, new in judged.candidate.towers.items():
             old = judged.baseline.towers.get(name)
-            if old is not None and _rows_uri(judged, name) is not None:
+            if old is not None and rows_uri_of_tower(judged, name) is not None:
                 pair = PairRunner(old, new, scratch=judged.scratch, server=judged.server)
                 self.pairs[name] = threads.submit(self._running.enter_context, pair)
         return self
@@ -80,7 +79,7 @@ class Cost:
             yield Finding(measure="latency", subject=name, verdict=Verdict.TOO_FEW, detail=detail)
 
 
-def _rows_uri(judged: JudgedRelease, name: TowerName) -> str | None:
+def rows_uri_of_tower(judged: JudgedRelease, name: TowerName) -> str | None:
     """Return the URI of rows that a tower can be called with."""
     return judged.item_input_uri if name.reads_items else judged.rows_uri
 
@@ -131,21 +130,17 @@ def _judge_ratio(
 ) -> Finding:
     """Call both in turn until it is known on which side of the bound the ratio of their medians is."""
     bound = judged.gate.latency_ratio
-    ratio: LatencyRatio | None = None
-    above: bool | None = None
-    for seconds in _SECONDS:
-        ratio = runner.compare(calls.old, calls.new, batch=batch, seconds=seconds)
-        above = ratio.is_above(bound)
-        if above is not None:
-            break
-    assert ratio is not None
+    ratio = runner.compare(
+        calls.old, calls.new, batch=batch, seconds=_SECONDS, bound=bound, patience_s=_PATIENCE_S
+    )
+    above = ratio.is_above(bound)
     verdict = {True: Verdict.FAILED, False: Verdict.PASSED, None: Verdict.TOO_FEW}[above]
     detail = (
         f"{ratio.ratio:.3f} of the baseline's median over {ratio.rounds} calls in turn, between "
         f"{ratio.low:.3f} and {ratio.high:.3f}; allowed are {bound:g}"
     )
     if above is None:
-        detail += ": calls are too unsteady to tell"
+        detail += ": undecided, the bound lies within the interval"
     return Finding(
         measure=f"latency@{batch}",
         subject=name,
@@ -162,7 +157,7 @@ def _read_calls(
     judged: JudgedRelease, name: TowerName, new: DownloadedTower, old: DownloadedTower, batch: int
 ) -> _Calls | None:
     """Return the inputs of the first rows for both packages; None if there are fewer than `batch`."""
-    uri = _rows_uri(judged, name)
+    uri = rows_uri_of_tower(judged, name)
     if uri is None:
         return None
     names = list(dict.fromkeys(feature.name for tower in (new, old) for feature in tower.features))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from exporter.comparison.latency import CONFIDENCE, PairRunner, estimate_ratio
+from exporter.comparison.pair_process import CallRequest, PairReply, PairSetup, RoundsRequest
 from exporter.dims.plan import DimPlan
 from exporter.errors import InvalidArtifact, PackageCrashed
 from exporter.serving.downloaded_tower import DownloadedTower
@@ -118,3 +119,37 @@ def test_few_calls_and_ratios_close_to_the_bound_are_left_open(
 ) -> None:
     old, new = np.random.default_rng(3).lognormal(0, 0.2, (2, rounds))
     assert estimate_ratio(list(old), list(new * factor), batch=1).is_above(1.2) is is_above
+
+
+class DrawnPair(PairRunner):
+    """A pair whose times are drawn: bursts of other work slow both sides down, and calls scatter widely."""
+
+    def __init__(self, product: DownloadedTower, scratch: Path, factor: float) -> None:
+        super().__init__(product, product, scratch=scratch)
+        self._drawn, self._factor = np.random.default_rng(5), factor
+        self.asked: list[RoundsRequest] = []
+
+    def _ask(self, request: PairSetup | CallRequest | RoundsRequest) -> PairReply:
+        assert isinstance(request, RoundsRequest)
+        self.asked.append(request)
+        rounds = min(request.rounds, int(request.seconds * 1e3 / 2) + 1)
+        busy = np.repeat(self._drawn.choice([1.0, 2.0], size=-(-rounds // 10)), 10)[:rounds]
+        old, new = (busy * self._drawn.lognormal(0, 0.6, rounds) for _ in range(2))
+        return PairReply(times_ms=(old.tolist(), (new * self._factor).tolist()))
+
+    def _write(self, side: int, inputs: object) -> Path:
+        return Path("inputs")
+
+
+@pytest.mark.parametrize(("factor", "is_above"), [(1.25, True), (1.0, False), (1.15, None)])
+def test_calls_go_on_until_the_bound_is_outside_the_interval(
+    product: DownloadedTower, tmp_path: Path, factor: float, is_above: bool | None
+) -> None:
+    drawn = DrawnPair(product, tmp_path, factor)
+    hasty = drawn.compare({}, {}, batch=1, seconds=0.2)
+    found = drawn.compare({}, {}, batch=1, seconds=0.2, bound=1.15, patience_s=25.0)
+    assert (hasty.is_above(1.15), found.is_above(1.15)) == (None, is_above)
+    assert found.rounds > hasty.rounds
+    spent_s = found.rounds * (found.old_ms + found.new_ms) / 1e3
+    assert spent_s < 26 and (is_above is not None or spent_s > 10)
+    assert [each.warm_up for each in drawn.asked].count(0) == len(drawn.asked) - 2  # both warmed up once
