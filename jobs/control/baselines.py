@@ -8,10 +8,9 @@ from exporter.manifest import MANIFEST_NAME
 from exporter.options.release_gate import PROMOTED_BASELINE, ReleaseGate
 from exporter.reports.release_report import ReleasedArtifacts
 from exporter.spec import Frozen, Target, TowerName
-from exporter.storage.uris import NO_RULES, UriRules
-from jobs.control.releases import MemoryPointers, ReleasedTower, ReleasePointers, Releases, list_towers
-from jobs.control.visible_releases import VisibleReleases
-from jobs.errors import BaselineNotUsable, JobNotFound, ModelNotFound, RecordUnreadable
+from exporter.storage.uris import NO_RULES, NamedUri, UriRules
+from jobs.control.releases import MemoryPointers, Release, ReleasedTower, ReleasePointers, list_towers
+from jobs.errors import BaselineNotUsable, JobNotFound, RecordUnreadable
 from jobs.ids import JobId, is_job_id
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobRecords
@@ -51,19 +50,19 @@ def find_release_context(
 ) -> ReleaseContext:
     """Return what the job's release gate needs, as far as the job's owner may see it.
 
-    A job without a gate needs nothing. No promoted release is no obstacle; a baseline or a retried job that
-    has been removed since the job was accepted is one.
+    A job without a gate needs nothing. No promoted release is no obstacle; a promoted one whose record cannot
+    be read is one, and a baseline or a retried job that has been removed since the job was accepted.
     """
     gate = job.spec.release_gate
     if gate is None:
         return NO_CONTEXT
-    seen, target = _visible(store, job.uris), job.current_target if job.spec.target else None
+    target = job.current_target if job.spec.target else None
     try:
         siblings = _find_siblings(job, store, target)
         if gate.baseline == PROMOTED_BASELINE:
-            found = _find_promoted(job, seen, pointers or MemoryPointers())
+            found = _find_promoted(job, store, pointers or MemoryPointers())
         else:
-            named = _get_named(gate.baseline, seen)
+            named = _get_named(gate.baseline, _visible(store, job.uris))
             found = named.id, list_towers(named, store)
     except (BaselineNotUsable, JobNotFound, RecordUnreadable) as error:
         return ReleaseContext(obstacle=error.message)
@@ -91,15 +90,40 @@ def _get_named(baseline: str, seen: JobRecords) -> Job:
 
 
 def _find_promoted(
-    job: Job, seen: JobRecords, pointers: ReleasePointers
+    job: Job, store: JobRecords, pointers: ReleasePointers
 ) -> tuple[str, tuple[ReleasedTower, ...]] | None:
-    """Return the promoted release of the job's model; None if there is none, or none that its owner sees."""
-    releases = (Releases if job.uris == NO_RULES else VisibleReleases)(seen, pointers)
-    try:
-        release = releases.get_promoted(job.model) if job.model else None
-    except ModelNotFound:
+    """Return the promoted release of the job's model; None if there is none, or none that its owner sees.
+
+    Raises:
+        BaselineNotUsable: there is one that cannot be read, and the owner may know that: it lies where the
+            owner writes, or the owner is bound to no place.
+    """
+    if job.model is None:
         return None
-    return (release.job_id, release.towers) if release else None
+    release = pointers.get_promoted(job.model)
+    if release is None:
+        if job.uris == NO_RULES and pointers.has_promoted(job.model):
+            raise BaselineNotUsable(f"the record of the promoted release of {job.model} is damaged")
+        return None
+    if job.uris != NO_RULES:
+        try:
+            if not VisibleJobs(store, job.uris).shows(store.get(release.job_id)):
+                return None
+        except (JobNotFound, RecordUnreadable) as error:
+            if not _lies_below(release, job.uris):
+                return None
+            raise BaselineNotUsable(
+                f"the promoted release of {job.model} cannot be compared with: {error.message}"
+            ) from None
+    return release.job_id, release.towers
+
+
+def _lies_below(release: Release, uris: UriRules) -> bool:
+    """Return whether all of a release lies where these rules let jobs write."""
+    return all(
+        uris.allow(NamedUri(field="output_uri", uri=tower.manifest_uri, is_output=True))
+        for tower in release.towers
+    )
 
 
 def _find_siblings(job: Job, store: JobRecords, target: Target | None) -> dict[TowerName, str]:

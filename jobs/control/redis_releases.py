@@ -61,6 +61,10 @@ class RedisPointers:
             found = self._redis.lindex(PROMOTED_KEY + model, 0)
         return None if found is None else self._malformed.parse(Release, PROMOTED_KEY + model, found)
 
+    def has_promoted(self, model: str) -> bool:
+        with translate_redis_errors():
+            return bool(self._redis.exists(PROMOTED_KEY + model))
+
     def promote(self, release: Release) -> None:
         args: list[str | int] = [release.model_dump_json(), release.job_id, _HISTORY]
         with translate_redis_errors():

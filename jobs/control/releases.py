@@ -81,6 +81,10 @@ class ReleasePointers(Protocol):
 
     def get_promoted(self, model: str) -> Release | None: ...
 
+    def has_promoted(self, model: str) -> bool:
+        """Return whether a release is promoted, although its record may be damaged."""
+        ...
+
     def promote(self, release: Release) -> None: ...
 
     def roll_back(self, model: str) -> Release | None:
@@ -223,6 +227,9 @@ class MemoryPointers:
 
     def get_promoted(self, model: str) -> Release | None:
         return next(iter(self._promoted.get(model, ())), None)
+
+    def has_promoted(self, model: str) -> bool:
+        return self.get_promoted(model) is not None
 
     def promote(self, release: Release) -> None:
         if (now := self.get_promoted(release.model)) is None or now.job_id != release.job_id:

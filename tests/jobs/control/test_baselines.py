@@ -4,11 +4,11 @@ import pytest
 
 from exporter.options.release_gate import ReleaseGate
 from exporter.spec import ExportSpec, TowerName, device_of
-from exporter.storage.uris import UriRules
+from exporter.storage.uris import NO_RULES, UriRules
 from jobs.control.baselines import NO_CONTEXT, ReleaseContext, find_release_context
 from jobs.control.control import JobControl, Owner, Plan
 from jobs.control.releases import MemoryPointers, Releases
-from jobs.errors import BaselineNotUsable
+from jobs.errors import BaselineNotUsable, RecordUnreadable
 from jobs.ids import JobId, new_job_id
 from jobs.lease.leases import claim
 from jobs.model import Job, JobState
@@ -82,6 +82,46 @@ def test_another_teams_promoted_release_is_none(store: MemoryJobStore, pointers:
     promote(store, pointers, end(store, add_job(store, team="feed")))
     job = add_job(store, baseline="promoted", uris=ADS)
     assert find_release_context(job, store, pointers) == NO_CONTEXT
+
+
+class DamagedStore(MemoryJobStore):
+    """A store in which something else has written over the record of one job."""
+
+    damaged: JobId | None = None
+
+    def get(self, job_id: JobId) -> Job:
+        if job_id == self.damaged:
+            raise RecordUnreadable(job_id)
+        return super().get(job_id)
+
+
+@pytest.mark.parametrize(("team", "is_told"), [("ads", True), ("feed", False)])
+def test_a_promoted_release_with_a_damaged_record_is_an_obstacle_to_those_who_may_know_of_it(
+    pointers: MemoryPointers, team: str, is_told: bool
+) -> None:
+    store = DamagedStore()
+    earlier = end(store, add_job(store, team=team))
+    promote(store, pointers, earlier)
+    store.damaged = earlier.id
+    bound, unbound = (add_job(store, baseline="promoted", uris=uris) for uris in (ADS, NO_RULES))
+    found = find_release_context(bound, store, pointers)
+    assert (found != NO_CONTEXT) is is_told and found.baseline is None
+    assert (f"the record of job {earlier.id} is damaged" in found.obstacle) is is_told
+    assert baseline_of(find_release_context(unbound, store, pointers)) == earlier.id  # needs no record
+
+
+class DamagedPointers(MemoryPointers):
+    """Pointers in which something else has written over the promoted release."""
+
+    def has_promoted(self, model: str) -> bool:
+        return True
+
+
+def test_a_damaged_pointer_is_an_obstacle_to_those_who_see_all_releases(store: MemoryJobStore) -> None:
+    bound, unbound = (add_job(store, baseline="promoted", uris=uris) for uris in (ADS, NO_RULES))
+    obstacle = find_release_context(unbound, store, DamagedPointers()).obstacle
+    assert "the record of the promoted release of ranker is damaged" in obstacle
+    assert find_release_context(bound, store, DamagedPointers()) == NO_CONTEXT  # it says not whose it is
 
 
 def test_a_named_job_of_any_model_is_the_baseline(store: MemoryJobStore) -> None:

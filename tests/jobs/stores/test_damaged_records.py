@@ -150,6 +150,8 @@ def test_a_tally_that_is_none_is_left_out(redis_client: redis.Redis) -> None:
 def test_a_promoted_release_that_is_none_counts_as_none(redis_client: redis.Redis) -> None:
     redis_client.lpush(PROMOTED_KEY + "m", "{", "[]")
     assert RedisPointers(redis_client).get_promoted("m") is None
+    assert RedisPointers(redis_client).has_promoted("m")  # though nobody can say which
+    assert not RedisPointers(redis_client).has_promoted("n")
 
 
 def test_an_answer_that_is_none_lets_nobody_repeat_its_request(redis_client: redis.Redis) -> None:
