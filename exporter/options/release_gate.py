@@ -45,8 +45,8 @@ class ReleaseGate(Frozen):
     )
     item_column: _Column | None = Field(
         default=None,
-        description="Retrieval: column of the item, or items, that a row's user chose. Default: the column "
-        "by which the item vectors are identified.",
+        description="Retrieval: column of the held-out rows with the item, or items, that a row's user "
+        "chose. Default: the column by which items are identified, or the sampler's item_id_field.",
     )
     k: tuple[Annotated[int, Field(ge=1, le=1000)], ...] = Field(
         default=(10, 50),
@@ -106,6 +106,12 @@ class ReleaseGate(Frozen):
         gt=0,
         le=100,
         description="Largest population stability index between the rows of the two releases, by feature.",
+    )
+    drift_exempt: tuple[_Column, ...] = Field(
+        default=(),
+        max_length=256,
+        description="Features whose values are others in every release's rows, such as ids of a day or of a "
+        "session: no population stability index is computed of them.",
     )
     bless_untold: StrictBool = Field(
         default=False,

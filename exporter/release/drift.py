@@ -1,13 +1,15 @@
 """Drift of inputs: the rows of a release beside those that its baseline was judged on."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from exporter.errors import ExportError
+from exporter.errors import ExportError, InvalidSpec
 from exporter.options.release_gate import ReleaseGate
+from exporter.redaction import name_first
 from exporter.release.estimates import CONFIDENCE_Z, judge_rise
 from exporter.release.labelled_rows import LabelledRows, RowCounts, Sample
 from exporter.reports.input_statistics import (
@@ -24,6 +26,7 @@ _TENTHS = np.arange(1, 10) / 10
 _LENGTH_BINS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # upper ends; longer ones are in the last
 _LEAST_SHARE = 1e-4  # of a bin, so that an empty one does not make the index infinite
 _FEWEST_IN_BIN = 10  # rows with an id, below which it is frequent by chance in one of the samples
+_MOST_NAMED = 10  # features in one sentence
 _TIMES = ((9e8, 5e9), (9e11, 5e12))  # seconds and milliseconds of the years 1998 to 2128
 _LONGEST_REPORT = 64 << 20  # bytes
 
@@ -54,7 +57,23 @@ def describe_sample(name: str, sample: Sample, counts: RowCounts) -> FeatureStat
         bins=tuple(bins.tolist()),
         shares=_shares(values, bins, kind),
         length_shares=_length_shares(sample.lengths()),
+        turnover=_turnover(values) if kind is ValueKind.IDS else 0.0,
     )
+
+
+def _turnover(values: Values) -> float:
+    """Return how far ids of the later half of the rows are others than those of the earlier half.
+
+    None of a few ids are new every day, in whatever order the rows lie.
+    """
+    if len(np.unique(values)) <= _HEAD:
+        return 0.0
+    middle = len(values) // 2
+    earlier, later = values[:middle], values[middle:]
+    bins = _bins_of(earlier, ValueKind.IDS)
+    shares = (_shares(later, bins, ValueKind.IDS), _shares(earlier, bins, ValueKind.IDS))
+    index = _Index.of(shares, (len(later), len(earlier)), merge_rare=True)
+    return max(0.0, index.value - index.by_chance - CONFIDENCE_Z * index.noise)
 
 
 def _kind_of(values: Values, *, is_ids: bool) -> ValueKind:
@@ -121,11 +140,41 @@ def judge_samples(
     same = {name: (each, old[name]) for name, each in now.features.items() if name in old}
     yield from _worst(_judge_share("nulls", now, before, gate.null_rise))
     yield from _worst(_judge_share("unknown_ids", now, before, gate.unknown_rise))
-    yield from _worst(_judge_psi(samples, same, gate.psi))
+    unsteady = sorted(_find_unsteady(now, old, gate))
+    told = {name: both for name, both in same.items() if name not in unsteady}
+    yield from _worst(_judge_psi(samples, told, gate.psi))
     yield from _worst(_judge_lengths(same, gate.psi))
-    if times := sorted(name for name, each in now.features.items() if each.kind is ValueKind.TIMES):
-        detail = f"values of {', '.join(times[:10])} are times, which are others every day: no index of them"
-        yield Finding(measure="psi", subject=times[0], verdict=Verdict.NO_BASELINE, detail=detail)
+    if unsteady:
+        named = ", ".join(unsteady[:_MOST_NAMED]) + (" and others" if len(unsteady) > _MOST_NAMED else "")
+        detail = (
+            f"values of {named} are times, ids that are others in the later rows of the baseline than in its "
+            "earlier ones, or exempt by drift_exempt: no index of them"
+        )
+        yield Finding(measure="psi", subject=unsteady[0], verdict=Verdict.NO_BASELINE, detail=detail)
+
+
+def _find_unsteady(
+    now: InputStatistics, old: Mapping[str, FeatureStatistics], gate: ReleaseGate
+) -> Iterator[str]:
+    """Yield the features whose values are expected to be others every time.
+
+    The turnover of the release's own rows excuses nothing: ids may have begun to jump.
+
+    Raises:
+        InvalidSpec: the gate exempts a feature that there is not.
+    """
+    for name in gate.drift_exempt:
+        if name not in now.features and not now.left_out:
+            raise InvalidSpec(
+                f"release_gate.drift_exempt names feature {name!r}, which the model does not read",
+                hint=f"its features are {name_first(sorted(now.features))}",
+                where="release_gate.drift_exempt",
+            )
+    for name, each in now.features.items():
+        kinds = {each.kind, old[name].kind if name in old else each.kind}
+        turns_over = name in old and old[name].turnover > gate.psi
+        if ValueKind.TIMES in kinds or turns_over or name in gate.drift_exempt:
+            yield name
 
 
 def _worst(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -174,8 +223,6 @@ def _judge_psi(
     allowed: float,
 ) -> Iterator[Finding]:
     for name, (now, old) in same.items():
-        if ValueKind.TIMES in (now.kind, old.kind):
-            continue
         shares = (_shares(samples[name].values(), old.bins, old.kind), old.shares)
         is_ids = old.kind is ValueKind.IDS
         yield _judge_index("psi", name, shares, (now.rows, old.rows), allowed, merge_rare=is_ids)
@@ -189,6 +236,31 @@ def _judge_lengths(
         if not any(both[0]) or not any(both[1]):
             continue  # every row has one value, and no length
         yield _judge_index("psi_of_lengths", name, both, (now.rows, old.rows), allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    """A population stability index, with what equal distributions would give and how much that scatters."""
+
+    value: float
+    bins: int
+    by_chance: float
+    noise: float
+
+    @classmethod
+    def of(
+        cls, shares: tuple[Sequence[float], Sequence[float]], rows: tuple[int, int], *, merge_rare: bool
+    ) -> "_Index":
+        if merge_rare:
+            shares = _merge_rare(shares, rows)
+        unit = 1 / max(1, rows[0]) + 1 / max(1, rows[1])
+        bins = max(1, _count_used(shares))
+        return cls(
+            value=stability_index(*shares),
+            bins=bins,
+            by_chance=(bins - 1) * unit,
+            noise=float(np.sqrt(2 * (bins - 1))) * unit,
+        )
 
 
 def _judge_index(
@@ -207,20 +279,21 @@ def _judge_index(
     """
     unit = 1 / max(1, rows[0]) + 1 / max(1, rows[1])
     is_told = (_count_used(shares) - 1) * unit <= allowed
-    if merge_rare:
-        shares = _merge_rare(shares, rows)
-    value, freedom = stability_index(*shares), max(0, _count_used(shares) - 1)
-    by_chance, noise = freedom * unit, float(np.sqrt(2 * freedom)) * unit
-    excess = value - by_chance - allowed
+    index = _Index.of(shares, rows, merge_rare=merge_rare)
+    excess = index.value - index.by_chance - allowed
     if is_told and excess <= 0:
         verdict = Verdict.PASSED
     else:
-        verdict = Verdict.FAILED if is_told and excess > CONFIDENCE_Z * noise else Verdict.TOO_FEW
-    detail = f"{value:.4g} over {freedom + 1} bins; equal distributions would give about {by_chance:.2g}"
+        is_sure = is_told and excess > CONFIDENCE_Z * index.noise
+        verdict = Verdict.FAILED if is_sure else Verdict.TOO_FEW
+    detail = (
+        f"{index.value:.4g} over {index.bins} bins; equal distributions would give about "
+        f"{index.by_chance:.2g}"
+    )
     return Finding(
         measure=measure,
         subject=name,
-        value=value,
+        value=index.value,
         allowed=allowed,
         rows=rows[0],
         verdict=verdict,

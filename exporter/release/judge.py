@@ -19,7 +19,7 @@ from exporter.errors import (
     PackageCrashed,
 )
 from exporter.options.release_gate import ReleaseGate
-from exporter.release.cost import Cost
+from exporter.release.cost import Cost, rows_uri_of_tower
 from exporter.release.drift import describe_rows, judge_drift, read_statistics
 from exporter.release.labelled_rows import LabelledRows
 from exporter.release.ranking import TaskAnswers
@@ -143,6 +143,8 @@ def _gather(
         for finding, scored in _judge_together(replace(judged, pairs=cost.pairs)):
             evidence.findings.append(finding)
             evidence.rows = max(evidence.rows, scored)
+        if not judged.rows:
+            evidence.findings.extend(_read_inputs(judged))
         for rows in judged.rows:
             before = [read_statistics(uri) for uri in dict.fromkeys(old.uris.values())]
             known = next((each for each in before if each is not None), None)
@@ -150,6 +152,19 @@ def _gather(
             evidence.findings.extend(judge_drift(rows, known, gate))
         sources.progress(0.8, "release: latency and size")
         evidence.findings.extend(cost.judge())
+
+
+def _read_inputs(judged: JudgedRelease) -> Iterator[Finding]:
+    """Read the rows of a release whose answers are not judged, for the statistics of its inputs."""
+    for name, tower in judged.candidate.towers.items():
+        if (uri := rows_uri_of_tower(judged, name)) is not None:
+            rows = LabelledRows(uri, [tower], [], max_rows=judged.gate.max_rows)
+            judged.note_rows(rows)
+            for _ in rows.batches():
+                pass
+            return
+    detail = "inputs are not judged: there are no rows that its towers read"
+    yield Finding(measure="drift", verdict=Verdict.TOO_FEW, detail=detail)
 
 
 def is_blessed(findings: Iterable[Finding], gate: ReleaseGate) -> bool:
@@ -192,8 +207,18 @@ def judge_quality(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
     elif TowerName.USER in judged.candidate.towers or TowerName.ITEM in judged.candidate.towers:
         yield from judge_retrieval(judged)
     else:
-        detail = f"towers {', '.join(judged.candidate.towers)} give no answers that labels are held against"
-        yield Finding(measure="quality", verdict=Verdict.TOO_FEW, detail=detail), 0
+        kinds = " and ".join(judged.candidate.towers)
+        yield _not_judged(f"what a tower {kinds} answers is not held against labels"), 0
+
+
+def _not_judged(why: str, subject: str = "") -> Finding:
+    """Return the finding that there is no measure of quality, which is not taken for a good one."""
+    return Finding(
+        measure="quality",
+        subject=subject,
+        verdict=Verdict.TOO_FEW,
+        detail=f"quality is not judged: {why}; bless_untold blesses the release all the same",
+    )
 
 
 def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
@@ -202,8 +227,9 @@ def _judge_ranking(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
     towers = [side.towers[name] for side in sides if name in side.towers]
     tasks = list(_find_tasks(judged, towers))
     if not tasks:
-        detail = "the config names no task with a loss and a label whose answers this tower gives"
-        yield Finding(measure="quality", subject=name, verdict=Verdict.TOO_FEW, detail=detail), 0
+        declared = judged.candidate.towers[name].entry.declaration is not None
+        why = "the config names no task with a loss and a label whose answers this tower gives"
+        yield _not_judged("a custom family says nothing of labels" if declared else why, name), 0
         return
     columns = [column for task in tasks for column in task.columns]
     rows = LabelledRows(judged.rows_uri, towers, columns, max_rows=judged.gate.max_rows)

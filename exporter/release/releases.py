@@ -8,6 +8,7 @@ from pathlib import Path
 from exporter.comparison.latency import PairRunner
 from exporter.config.evaluation import Evaluation
 from exporter.distributed.fork_server import ForkServer
+from exporter.errors import InvalidRows
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.labelled_rows import LabelledRows
 from exporter.reports.release_report import Finding, Verdict
@@ -43,12 +44,27 @@ class JudgedRelease:
 
     @property
     def id_column(self) -> str:
-        """Column by which items are identified: of the published vectors, or the item tower's first id."""
+        """Column by which items are identified: of the published vectors, or a feature of the item tower.
+
+        The sampler names an item as training rows do, where it may be the member of a sequence of candidates.
+
+        Raises:
+            InvalidRows: the tower reads no ids.
+        """
         tower = self.candidate.towers[TowerName.ITEM]
         if tower.entry.vectors is not None:
             return tower.entry.vectors.id_column
-        names = [feature.name for feature in tower.features if feature.is_sparse]
-        return self.evaluation.item_id or next(iter(names), "")
+        names, sampled = [feature.name for feature in tower.features], self.evaluation.item_id
+        by_sampler = [name for name in names if name == sampled or sampled.endswith(f"__{name}")]
+        ids = [feature.name for feature in tower.features if feature.is_sparse]
+        if column := next(iter([*by_sampler, *ids]), ""):
+            return column
+        raise InvalidRows(
+            f"the {TowerName.ITEM} tower of job {self.candidate.job_id} reads no ids by which items could "
+            "be told apart",
+            hint="export with materialise_items, and name the column of the ids in item_id_column",
+            where="item_id_column",
+        )
 
     def note_rows(self, rows: LabelledRows) -> None:
         """Keep rows that are read, for their counts and statistics."""

@@ -88,7 +88,8 @@ def judge_retrieval(judged: JudgedRelease) -> Iterator[tuple[Finding, int]]:
         InvalidArtifact: the published index cannot be searched.
     """
     if (problem := _why_not(judged, judged.candidate)) is not None:
-        yield Finding(measure="retrieval", verdict=Verdict.TOO_FEW, detail=problem), 0
+        detail = f"quality is not judged: {problem}"
+        yield Finding(measure="retrieval", verdict=Verdict.TOO_FEW, detail=detail), 0
         return
     sides = [judged.candidate]
     if TowerName.USER in judged.baseline.towers:

@@ -26,6 +26,8 @@ class FeatureStatistics(Frozen):
     # Ids: the most frequent ones. Numbers: the upper ends of the bins but the last, ascending.
     bins: tuple[float, ...]
     shares: tuple[float, ...]  # one more than bins: the last is of all other values
+    # Ids: population stability index of the second half of the rows beside the first, above that of chance.
+    turnover: float = 0.0
     length_shares: tuple[float, ...]  # of rows with 0, 1, 2, 3 to 4, 5 to 8, ... values; 0: it has no lengths
 
 

@@ -22,6 +22,8 @@ from exporter.towers.view import published_tower
 from exporter.trace.op_libraries import require_trusted
 from exporter.verify.reload import Link
 
+CONFIG_NAME = "pipeline.config"
+
 
 @dataclass(frozen=True, kw_only=True)
 class DownloadedTower:
@@ -69,7 +71,7 @@ def open_fetched_tower(
     """
     _require_usable(manifest, artifact_uri, families)
     config, plan = _read_interface(
-        manifest, entry, (root / entry.package.path).parent.parent / "pipeline.config", artifact_uri
+        manifest, entry, (root / entry.package.path).parent.parent / CONFIG_NAME, artifact_uri
     )
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
         raise InvalidArtifact(
@@ -102,16 +104,35 @@ def _find_entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:
     raise InvalidSpec(f"{where} has no {tower} tower", hint=f"it has: {names}", where="tower")
 
 
+def read_published_config(config: Path, tower: TowerName, where: str) -> str:
+    """Return the text of a published tower's config.
+
+    Raises:
+        InvalidArtifact: the artifact at `where` has no such file, or it is no text.
+    """
+    try:
+        return config.read_text()
+    except FileNotFoundError:
+        problem = "is missing: the manifest does not name it"
+    except UnicodeDecodeError as error:
+        problem = f"is no text: {error}"
+    raise InvalidArtifact(
+        f"{where}: {tower}/{CONFIG_NAME} {problem}",
+        hint="export again; without its config nobody can encode rows for the package",
+        where=f"{where}/{tower}/{CONFIG_NAME}",
+    )
+
+
 def _read_interface(
     manifest: Manifest, entry: TowerEntry, config: Path, where: str
 ) -> tuple[TowerConfig, DimPlan]:
     """Return the features and dims of the inputs: by the pipeline config, or as a custom family declared."""
-    text = config.read_text()
+    text = read_published_config(config, entry.name, where)
     if entry.declaration is not None:
         declared = declared_tower(entry.declaration, family=manifest.family, text=text)
         plan = plan_declared(entry.declaration, max_batch_size=manifest.max_batch_size)
         return declared, plan
-    published = published_tower(text, entry.name, where=f"{where}: {entry.name}/pipeline.config")
+    published = published_tower(text, entry.name, where=f"{where}: {entry.name}/{CONFIG_NAME}")
     shapes = {f"{table.path}.weight": (table.rows, table.width) for table in entry.embeddings}
     published = replace(published, pipeline=take_rows(published.pipeline, shapes))
     return published, plan_dims(published.pipeline.features, max_batch_size=manifest.max_batch_size)

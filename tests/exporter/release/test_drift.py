@@ -7,10 +7,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from exporter.errors import InvalidSpec
 from exporter.options.release_gate import ReleaseGate
 from exporter.release.drift import describe_sample, judge_samples, stability_index
 from exporter.release.labelled_rows import RowCounts, Sample
-from exporter.reports.input_statistics import InputStatistics, ValueKind
+from exporter.reports.input_statistics import FeatureStatistics, InputStatistics, ValueKind
 from exporter.reports.release_report import Finding, Verdict
 
 GATE = ReleaseGate()
@@ -34,12 +35,14 @@ def numbers(rows: int, seed: int, *, shift: float = 0.0) -> NDArray[np.float32]:
     return (np.random.default_rng(seed).normal(size=rows) + shift).astype(np.float32)
 
 
-def judged(before: Sample, now: Sample, counts: RowCounts | None = None) -> Mapping[str, Finding]:
+def judged(
+    before: Sample, now: Sample, counts: RowCounts | None = None, gate: ReleaseGate = GATE
+) -> Mapping[str, Finding]:
     rows = now.rows
     of_now = counts or RowCounts(rows=rows)
     of_before = RowCounts(rows=before.rows)
     then = InputStatistics(rows=of_before.rows, features={"f": describe_sample("f", before, of_before)})
-    return {each.measure: each for each in judge_samples({"f": now}, of_now, then, GATE)}
+    return {each.measure: each for each in judge_samples({"f": now}, of_now, then, gate)}
 
 
 @pytest.mark.parametrize("draw", [ids, numbers])
@@ -111,6 +114,45 @@ def test_times_are_expected_to_pass(scale: int) -> None:
     findings = judged(sample(first), sample(first + 86_400 * scale))
     assert describe_sample("f", sample(first), RowCounts(rows=5000)).kind is ValueKind.TIMES
     assert findings["psi"].verdict is Verdict.NO_BASELINE and "times" in findings["psi"].detail
+
+
+def sessions(rows: int, first: int) -> Sample:
+    """Return ids of sessions that follow each other, each of 50 rows."""
+    return sample(first + np.arange(rows, dtype=np.int64) // 50)
+
+
+def test_ids_that_turn_over_within_the_baselines_rows_are_expected_to_be_others() -> None:
+    assert describe_sample("f", sessions(5000, 0), RowCounts(rows=5000)).turnover > 1
+    finding = judged(sessions(5000, 0), sessions(5000, 100))["psi"]
+    assert finding.verdict is Verdict.NO_BASELINE and "later rows of the baseline" in finding.detail
+
+
+def test_ids_that_begin_to_turn_over_are_found() -> None:
+    assert judged(sample(ids(5000, 1)), sessions(5000, 0))["psi"].verdict is Verdict.FAILED
+
+
+@pytest.mark.parametrize("rows", [100, 1000, 20_000])
+def test_ids_in_any_order_do_not_turn_over(rows: int) -> None:
+    for seed in range(20):
+        drawn = sample(ids(rows, seed))
+        assert describe_sample("f", drawn, RowCounts(rows=rows)).turnover < 0.05
+    few = np.sort(ids(rows, 0) % 20)  # the later half has none of the ids of the earlier one
+    assert describe_sample("f", sample(few), RowCounts(rows=rows)).turnover == 0
+
+
+def test_a_feature_that_the_gate_exempts_has_no_index() -> None:
+    before, now = sample(ids(5000, 1)), sample(ids(5000, 2, rest=40))
+    exempt = judged(before, now, gate=ReleaseGate(drift_exempt=("f",)))
+    assert exempt["psi"].verdict is Verdict.NO_BASELINE and "drift_exempt" in exempt["psi"].detail
+    assert exempt["nulls"].verdict is Verdict.PASSED
+    with pytest.raises(InvalidSpec, match="drift_exempt names feature 'g'") as refused:
+        judged(before, now, gate=ReleaseGate(drift_exempt=("g",)))
+    assert refused.value.where == "release_gate.drift_exempt" and refused.value.hint == "its features are f"
+
+
+def test_statistics_of_earlier_versions_are_read() -> None:
+    kept = describe_sample("f", sample(ids(50, 1)), RowCounts(rows=50)).model_dump(exclude={"turnover"})
+    assert FeatureStatistics.model_validate(kept).turnover == 0
 
 
 def test_the_index_is_its_formula() -> None:
