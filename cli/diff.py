@@ -158,6 +158,8 @@ def _resolve(side: str, url: str) -> str | ReleasedArtifacts:
     is_model = side.startswith((_PROMOTED, _LATEST))
     if not is_model and (not is_job_id(side) or Path(side).exists()):
         return side
+    if is_model and side.endswith(":"):
+        raise InvalidSpec(f"{side} names no model", hint="write promoted:MODEL or latest:MODEL", where="side")
     api_key = ClientSettings().api_key
     client = SlipwayClient(url, api_key.get_secret_value() if api_key else None)
     if is_model:

@@ -19,9 +19,9 @@ from exporter.comparison.item_vectors import compare_vectors
 from exporter.comparison.row_values import PublishedTable
 from exporter.comparison.runs import RunOptions, explain, run_both
 from exporter.comparison.table_diff import compare_tables
-from exporter.comparison.tower_weights import compare_weights, read_tower
+from exporter.comparison.tower_weights import TowerContents, compare_weights, read_tower
 from exporter.distributed.fork_server import ForkServer
-from exporter.errors import ExportError, InvalidSpec
+from exporter.errors import ExportError, InvalidArtifact, InvalidSpec
 from exporter.manifest import FileRef, Manifest, TowerEntry
 from exporter.redaction import shorten
 from exporter.reports.comparison import (
@@ -40,11 +40,10 @@ from exporter.reports.comparison import (
     TowerDiff,
 )
 from exporter.reports.release_report import ReleasedArtifacts
-from exporter.serving.downloaded_tower import open_fetched_tower
+from exporter.serving.downloaded_tower import CONFIG_NAME, open_fetched_tower, read_published_config
 from exporter.spec import TowerName
 from exporter.storage.open import Opener, open_store
 
-CONFIG_NAME = "pipeline.config"
 DEFAULTS = RunOptions()
 
 
@@ -71,7 +70,8 @@ class _Side:
 
     @property
     def config(self) -> str:
-        return (self.root / self.entry.package.path).parent.parent.joinpath(CONFIG_NAME).read_text()
+        path = (self.root / self.entry.package.path).parent.parent / CONFIG_NAME
+        return read_published_config(path, self.entry.name, self.uri)
 
 
 def compare_artifacts(
@@ -96,6 +96,8 @@ def read_release(uri: str, request: ComparisonRequest) -> ReleasedArtifacts:
         ExportError: there is no artifact, or it is not signed with the request's key.
     """
     manifest = read_manifest(uri, request.key, opened=request.opened)
+    if not manifest.towers:
+        raise InvalidArtifact(f"the manifest of {root_of(uri)} names no tower", where=root_of(uri))
     return ReleasedArtifacts(
         job_id=manifest.job_id, towers={entry.name: root_of(uri) for entry in manifest.towers}
     )
@@ -201,7 +203,7 @@ def _compare_tower(old: _Side, new: _Side, request: ComparisonRequest, scratch: 
     )
     if diff.identical:
         return diff
-    contents = read_tower(old.entry, old.root), read_tower(new.entry, new.root)
+    contents = _read_contents(old), _read_contents(new)
     tables = _compare_all_tables(contents[0].tables, contents[1].tables)
     outputs, latency = _run(old, new, request, scratch)
     return diff.model_copy(
@@ -215,6 +217,15 @@ def _compare_tower(old: _Side, new: _Side, request: ComparisonRequest, scratch: 
             "latency": latency,
         }
     )
+
+
+def _read_contents(side: _Side) -> TowerContents:
+    """Return the contents of a tower's packages; an error names the artifact, not the copy on this disk."""
+    try:
+        return read_tower(side.entry, side.root)
+    except InvalidArtifact as error:
+        message = error.message.replace(str(side.root), side.uri)
+        raise InvalidArtifact(message, hint=error.hint, where=side.uri) from error
 
 
 def _digests(entry: TowerEntry) -> list[tuple[str, str]]:

@@ -262,3 +262,8 @@ class Comparison(Frozen):
     config: Changes = Changes()
     towers: tuple[TowerDiff, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def shares_a_tower(self) -> bool:
+        """True if a tower is in both, so that their configs were compared."""
+        return any(tower.only_in is None for tower in self.towers)

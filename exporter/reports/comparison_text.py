@@ -13,7 +13,11 @@ def summarise(comparison: Comparison) -> tuple[tuple[str, str], ...]:
 
 
 def _summarise(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    yield "config", _count(comparison.config.total, "setting differs", "settings differ")
+    if comparison.shares_a_tower:
+        yield "config", _count(comparison.config.total, "setting differs", "settings differ")
+    else:
+        families = f"{comparison.old.family} and {comparison.new.family}"
+        yield "config", f"not compared: no tower is in both releases, of families {families}"
     made = _count(comparison.artifact.total, "fact differs", "facts differ")
     yield "versions and sources", made
     for tower in comparison.towers:

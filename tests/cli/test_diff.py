@@ -6,7 +6,7 @@ import pytest
 
 from cli import diff
 from cli.main import main
-from exporter.reports.comparison import Comparison
+from exporter.reports.comparison import Changes, Comparison
 from exporter.reports.release_report import ReleasedArtifacts
 from exporter.spec import TowerName
 from jobs.control.releases import MemoryPointers
@@ -16,7 +16,15 @@ from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
 from tests.dashboard import diffs
-from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome
+from tests.jobs.factories import (
+    CONFIG_TEXT,
+    MINUTE,
+    make_entry,
+    make_failure,
+    make_job,
+    make_manifest,
+    make_outcome,
+)
 from tests.service.conftest import backend, store, url
 
 __all__ = ["backend", "store", "url"]
@@ -109,6 +117,55 @@ def test_what_the_service_does_not_know_is_its_error(
 ) -> None:
     assert main(["diff", side, "x", "--url", url]) == 1
     assert f"error [{code}]" in capsys.readouterr().err
+
+
+DAMAGED = {
+    "no JSON": ("{", "is not a manifest that this version reads: text: Invalid JSON"),
+    "a list": ("[]", "is not a manifest that this version reads: text: Input should be an object"),
+    "nothing": ("", "is not a manifest that this version reads: text: Invalid JSON"),
+    "no towers": (make_manifest("old").model_dump_json(), "names no tower"),
+    "a file elsewhere": (
+        make_manifest("old", make_entry()).model_dump_json().replace("user/aoti/", "../../"),
+        "could lie outside the artifact",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_manifest_is_one_error(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, problem = DAMAGED[damage]
+    (tmp_path / "manifest.json").write_text(text)
+    assert main(["diff", str(tmp_path), str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert "error [invalid_artifact]: " in captured.err and problem in captured.err and not captured.out
+
+
+@pytest.mark.parametrize(
+    ("side", "code"),
+    [("no/such/folder", "invalid_artifact"), ("http://a/b", "invalid_spec"), ("promoted:", "invalid_spec")],
+)
+def test_a_side_that_leads_nowhere_is_one_error(
+    side: str, code: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diff", side, "x", "--url", url]) == 1
+    captured = capsys.readouterr()
+    assert f"error [{code}]: " in captured.err and side in captured.err and not captured.out
+
+
+def test_releases_without_a_tower_in_common_are_not_said_to_have_equal_configs(
+    compared: list[object],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    towers = tuple(tower for tower in diffs.comparison().towers if tower.only_in)
+    apart = diffs.comparison().model_copy(update={"towers": towers, "config": Changes()})
+    monkeypatch.setattr(diff, "_compare", lambda *_: apart)
+    assert main(["diff", "a", "b", "--html", str(tmp_path / "diff.html")]) == 0
+    assert "no tower is in both releases" in capsys.readouterr().out
+    assert "no tower is in both releases" in (tmp_path / "diff.html").read_text()
 
 
 @pytest.mark.parametrize(

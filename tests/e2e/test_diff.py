@@ -129,6 +129,17 @@ def test_a_damaged_artifact_is_one_error_that_names_the_file(
     assert f"error [invalid_artifact]: {damaged}/model/{named} is damaged" in error.replace("file://", "")
 
 
+def test_a_package_that_is_none_is_named_where_it_lies(
+    artifact: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = shutil.copytree(artifact, tmp_path / "new")
+    (hostile / "model" / "aoti" / "aoti_model.pt2").write_bytes(b"no package")
+    write(hostile, read(hostile))
+    assert main(["diff", str(artifact), str(hostile)]) == 1
+    error = capsys.readouterr().err
+    assert f"error [invalid_artifact]: {hostile}/model/aoti/aoti_model.pt2 is not a package" in error
+
+
 def test_a_tower_that_neither_has_is_refused(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", str(artifact), str(artifact), "--tower", "item"]) == 1
     assert "error [invalid_spec]: neither release has the item tower" in capsys.readouterr().err
