@@ -9,9 +9,11 @@ from torch import Tensor
 from exporter.config.schema import Feature
 from exporter.data.counts import spread
 from exporter.data.ragged import Ragged, concatenate
+from exporter.data.remainders import Remainders
 from exporter.data.rows import (
     NamedBatch,
     Rows,
+    add_sizes,
     dim_of,
     exceeds_plan,
     group_by_sequence,
@@ -45,15 +47,22 @@ def trace_inputs(rows: Rows, plan: DimPlan) -> dict[str, Tensor]:
     return replace(shaped, columns={**shaped.columns, **columns}).tensors(plan)
 
 
-def verification_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+def verification_batches(
+    rows: Rows, plan: DimPlan, remainders: Remainders | None = None
+) -> Iterator[NamedBatch]:
     """Yield the batches on which package and eager must agree: many sizes, and every edge of the features.
 
-    Batches with a size that the plan does not allow are left out.
+    Batches with a size that the plan does not allow are left out. Those that may have any sizes are given
+    what `remainders` lack, to which all are added.
     """
-    return (batch for batch in _batches(rows, plan) if not exceeds_plan(batch.inputs, plan))
+    remainders = Remainders() if remainders is None else remainders
+    for batch in _batches(rows, plan, remainders):
+        if not exceeds_plan(batch.inputs, plan):
+            add_sizes(remainders, batch.inputs, plan)
+            yield batch
 
 
-def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
+def _batches(rows: Rows, plan: DimPlan, remainders: Remainders) -> Iterator[NamedBatch]:
     for size in verification_batch_sizes(plan):
         note = f"{len(rows)} rows, repeated" if size > len(rows) else ""
         yield named_batch(f"batch_{size}", rows.take(size), plan, note)
@@ -62,7 +71,7 @@ def _batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
         yield named_batch("all_histories_empty", few.without_history(), plan)
         yield named_batch("empty_among_others", _empty_first(few), plan)
         yield from _some_sequences_changed(few, rows.row(rows.longest), plan)
-    yield from stretched_batches(rows, plan)
+    yield from stretched_batches(rows, plan, remainders)
 
 
 def _some_sequences_changed(few: Rows, longest: Rows, plan: DimPlan) -> Iterator[NamedBatch]:

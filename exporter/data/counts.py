@@ -1,15 +1,16 @@
 """Counts of values or events per row that cases try: a ladder around the sizes where compiled code changes.
 
 Loops over the values of a row are unrolled and made vectors of in powers of two, and code may differ from a
-count on; so the ladder has powers of two, their neighbours, and what lies between small ones.
+count on; so the ladder has powers of two, their neighbours, and what lies between small ones: behind 8 and
+behind 16 every rest that vectors of as many leave over.
 """
 
 import numpy as np
 
 from exporter.data.ragged import Counts
 
-LOW = (0, 1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 13, 15, 16, 17)
-MIDDLE = (31, 32, 33, 63, 64, 65, 127, 128, 129)
+LOW = (0, 1, 2, 3, 4, 5, *range(7, 18))
+MIDDLE = (*range(18, 34), 63, 64, 65, 127, 128, 129)
 HIGH = (255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2048, 4097)
 _FILLERS = 4  # counts: rows beyond the ladder hold 0 to 3
 

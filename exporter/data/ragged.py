@@ -60,6 +60,20 @@ class Ragged:
         pattern = np.array([0.5, -1.25, 0.0, 2.0], dtype=np.float32)
         return replace(self, weights=np.resize(pattern, len(self.values)))
 
+    def with_other_numbers(self, largest: float, shift: int) -> "Ragged":
+        """Return the same rows with other numbers in every other element: 0, and some beyond `largest`.
+
+        They are four times as large, the negative of that, and a small part of it; `shift` places on.
+        """
+        if not len(self.values):
+            return self
+        finite = float(np.finfo(np.float32).max)
+        pattern = np.array([4 * largest, 0, -4 * largest, largest / 4096]).clip(-finite, finite)
+        numbers = self.values.copy().reshape(len(self.per_element), -1)
+        rows, width = numbers[::2].shape
+        numbers[::2] = pattern[(np.add.outer(np.arange(rows), np.arange(width)) + shift) % len(pattern)]
+        return replace(self, values=numbers.reshape(-1))
+
     def cut_elements(self, most: int) -> "Ragged":
         """Keep the first `most` values of every element."""
         within = np.arange(len(self.values)) - np.repeat(_starts(self.per_element), self.per_element) < most

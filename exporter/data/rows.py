@@ -12,6 +12,7 @@ from exporter.data.encode import read_features, to_tensors
 from exporter.data.ids import Ids
 from exporter.data.parquet import open_parquet
 from exporter.data.ragged import Counts, Ragged, concatenate
+from exporter.data.remainders import Remainders
 from exporter.dims.plan import DimPlan
 from exporter.dims.sizes import sizes_of
 
@@ -27,7 +28,8 @@ class NamedBatch:
     name: str
     inputs: dict[str, Tensor]
     note: str = ""  # how the rows were changed, if at all
-    # Its rows hold more than any real row does, of what nothing bounds: a model need not compute that.
+    # Its rows hold more than any real row does, or larger numbers, of what nothing bounds: a model need not
+    # compute that.
     beyond_rows: bool = False
 
 
@@ -94,6 +96,11 @@ class Rows:
         """All multi-valued features, in sequences too."""
         return [feature for feature in self.features if feature.is_multivalued]
 
+    @property
+    def dense(self) -> list[Feature]:
+        """The features of numbers, which are not looked up."""
+        return [feature for feature in self.features if not feature.is_sparse]
+
     def without_history(self) -> "Rows":
         """Return the rows with every sequence emptied."""
         return self.resize(self.sequences, np.zeros(len(self), dtype=np.int64))
@@ -106,6 +113,14 @@ class Rows:
         """Return the rows with other weights of ids, each unlike its neighbours': some 0, some negative."""
         columns = {f.name: self.columns[f.name] for f in self.features if f.weighted}
         return self.with_columns({name: column.with_other_weights() for name, column in columns.items()})
+
+    def with_other_numbers(self, features: Sequence[Feature], real: "Rows") -> "Rows":
+        """Return the rows with values of these dense features beyond those of `real` ones, in half of all."""
+        columns: dict[str, Ragged] = {}
+        for number, feature in enumerate(features):
+            largest = float(np.abs(real.columns[feature.name].values).max(initial=0)) or 1.0
+            columns[feature.name] = self.columns[feature.name].with_other_numbers(largest, number)
+        return self.with_columns(columns)
 
     def cut(self) -> "Rows":
         """Return the rows, cut to the numbers of events and values that the config declares."""
@@ -171,6 +186,20 @@ def exceeds_plan(inputs: Mapping[str, Tensor], plan: DimPlan) -> bool:
     sizes = sizes_of(plan, {name: tensor.shape for name, tensor in inputs.items()})
     bounds = ((size, plan.dim(name)) for name, size in sizes.items())
     return any(size < dim.low or (dim.high is not None and size > dim.high) for size, dim in bounds)
+
+
+def add_sizes(remainders: Remainders, inputs: Mapping[str, Tensor], plan: DimPlan) -> None:
+    """Add the size of each dim, and that of the longest row where it is divided among rows."""
+    for name, size in sizes_of(plan, {name: tensor.shape for name, tensor in inputs.items()}).items():
+        remainders.add(name, [size])
+        share = plan.dim(name).share
+        if share is not None and len(lengths := inputs[share.lengths]):
+            remainders.add(longest_of(name), [int(lengths.max())])
+
+
+def longest_of(dim: str) -> str:
+    """Return the name of a dim's largest part in a row, to which rows may be padded."""
+    return f"{dim} of the longest"
 
 
 def resize(column: Ragged, feature: Feature, per_row: Counts) -> Ragged:

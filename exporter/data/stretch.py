@@ -4,18 +4,21 @@
 | --- | --- |
 | `empty_row` | one row, and every dim as small as the plan allows |
 | `no_values` | rows and events, and no value in any multi-valued feature |
-| `low_counts` | rows of 0 to 17 values or events; ids at both ends of tables; weights of 0 and below |
-| `middle_counts` | rows of 31 to 129 |
+| `low_counts` | rows of 0 to 17 values or events; ids at both ends of tables; weights and numbers of no row |
+| `middle_counts` | rows of 18 to 129 |
 | `high_counts` | rows of 255 to 4,097, or to more than four times what real rows hold |
 | `full_history` | one row with as much as a row may hold; `full_row` without sequences |
 | `full_batch` | the most rows, equally long, with as much in all as work allows |
 | `held_counts` | as `low_counts`, in rows that hold as much as real ones at most, or as is declared |
 
 Up to what the config declares where it declares it. The counts are in three cases, so that the sums over
-thousands of values do not hide what is wrong with twelve. Numbers of rows are 17, 33 and 65. Two
-multi-valued features never have the same counts in all rows. A model whose config declares no maximum may
-raise in rows that are longer than real ones: those cases are left out, and `held_counts`, which is made
-where there is no maximum, is not. Earlier cases are proved by these:
+thousands of values do not hide what is wrong with twelve. Numbers of rows, and of values and events in all,
+are chosen for the remainders that other cases lack (`remainders.py`); before, the rows were 17, 33 and 65,
+which leave a rest of one each, as a random case of more than 64 rows does now. Two multi-valued features
+never have the same counts in all rows. Dense values are four times as large as any of the rows, the negative
+of that, 0, and very small. A model may raise, or compute NaN, for these, and in rows that are longer than
+real ones where its config declares no maximum: those cases are left out, and `held_counts`, which is made
+where there are such, is not. Earlier cases are proved by these:
 
 | earlier case | proved by |
 | --- | --- |
@@ -27,8 +30,8 @@ where there is no maximum, is not. Earlier cases are proved by these:
 | `equal_histories` | `full_batch` |
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
 
@@ -39,16 +42,20 @@ from exporter.data import counts as ladder
 from exporter.data.counts import climb, limit_total, raise_total, spread
 from exporter.data.ids import probe_ids
 from exporter.data.ragged import Counts, Ragged
-from exporter.data.rows import NamedBatch, Rows, dim_of, group_by_sequence, resize
+from exporter.data.remainders import Remainders
+from exporter.data.rows import NamedBatch, Rows, dim_of, group_by_sequence, longest_of, resize
 from exporter.dims.plan import BATCH, DimPlan, DynamicDim
 
 _FEW = 3  # rows of a small batch
-_SIZES = (17, 33, 65)  # numbers of rows of the cases of counts
+# Numbers of rows of the cases of counts, of which one is taken: beyond the ladder, with room for small ones.
+_SIZES = (range(21, 33), range(33, 49), range(17, 33))
 _TOP = 4097  # of values or events in a row, where nothing bounds them and real rows hold few
+_FEW_EVENTS = 64  # that a row may be given for a total
 _TOP_EVENTS = 1025  # of events: what attends to all of them takes time in their square
 _TIMES = 4  # how far beyond real rows a row goes
 _TOTAL = 65_537  # values of all rows, where nothing bounds them
 _LOOKED_UP = 1 << 25  # numbers that a case looks up in tables, about: 128 MiB in fp32
+_LEAST_AFFORDABLE = 129
 _PAIRS = 3 << 22  # pairs of events of the same row that a case has, about
 _UNKNOWN_WIDTH = 64  # of a declared table, which says its rows only
 
@@ -72,7 +79,9 @@ class Stretcher:
 
     rows: Rows
     plan: DimPlan
+    remainders: Remainders = field(default_factory=Remainders)  # of the sizes of other cases
     goes_beyond: bool = True  # what real rows hold, where nothing is declared
+    completes: bool = False  # raises the last counts to totals whose remainders are missing
 
     def batch(
         self,
@@ -99,6 +108,7 @@ class Stretcher:
             most = self.most_events(features[0])
             lengths = (events or counts)(Wanted(size=size, most=most, in_all=dim.high, number=number))
             lengths = raise_total(limit_total(lengths, dim.high), dim.low)
+            lengths = self._complete(dim, lengths, max(int(lengths.max()), min(most, _FEW_EVENTS)))
             is_beyond |= _exceeds(lengths, self._undeclared_events(features[0]))
             for feature in features:
                 columns[feature.name] = resize(taken.columns[feature.name], feature, lengths)
@@ -106,16 +116,19 @@ class Stretcher:
             column = columns.get(feature.name, taken.columns[feature.name])
             choose = (inner or counts) if feature.is_sequence else counts
             groups = len(column.per_element) if feature.is_sequence else size
-            high = self.plan.dim(dim_of(feature, self.plan)).high
+            dim = self.plan.dim(dim_of(feature, self.plan))
             most = self.most_values(feature)
-            chosen = choose(Wanted(size=groups, most=most, in_all=high, number=number))
-            chosen = limit_total(chosen, high)
+            chosen = choose(Wanted(size=groups, most=most, in_all=dim.high, number=number))
+            chosen = self._complete(dim, limit_total(chosen, dim.high), most)
             is_beyond |= _exceeds(chosen, self._undeclared_values(feature))
             columns[feature.name] = (
                 column.resize_elements(chosen) if feature.is_sequence else resize(column, feature, chosen)
             )
         stretched = self._with_probes(replace(taken, columns={**taken.columns, **columns}))
-        stretched = stretched.with_other_weights() if other_weights else stretched
+        if other_weights:
+            stretched = stretched.with_other_weights()
+            if self.goes_beyond and self.numbers:
+                stretched, is_beyond = stretched.with_other_numbers(self.numbers, self.rows), True
         return NamedBatch(name=name, inputs=stretched.tensors(self.plan), note=note, beyond_rows=is_beyond)
 
     def most_values(self, feature: Feature) -> int:
@@ -132,6 +145,17 @@ class Stretcher:
         if feature.sequence.length or not self.goes_beyond:
             return max(feature.sequence.length or 0, int(held.max(initial=0)))
         return _beyond(held, _TOP_EVENTS)
+
+    @property
+    def numbers(self) -> list[Feature]:
+        """The dense features whose values may be any number, as far as is declared: those of floats."""
+        planned = ((each, self.plan.input_filled_with(f"{each.name}.values")) for each in self.rows.dense)
+        return [each for each, tensor in planned if tensor is not None and tensor.dtype.startswith("float")]
+
+    def _complete(self, dim: DynamicDim, counts: Counts, most: int) -> Counts:
+        if not self.completes:
+            return counts
+        return self.remainders.complete(dim.name, counts, most, dim.high)
 
     @property
     def has_undeclared(self) -> bool:
@@ -165,6 +189,15 @@ class Stretcher:
         assert high is not None
         return high
 
+    def choose_longest(self, feature: Feature, lengths: Iterable[int]) -> int:
+        """Return one of these lengths, ascending, for the longest row of a sequence: others are padded to it.
+
+        It leaves a remainder that no other case's longest row has left, else it is the last.
+        """
+        dim = longest_of(dim_of(feature, self.plan, elements=True))
+        found = [int(length) for length in lengths]
+        return (self.remainders.choose(dim, found) or found)[-1]
+
     def affordable_events(self, most: int, rows: int) -> int:
         """Return how many events each of `rows` rows may have, for the pairs of them that work allows."""
         share = sqrt(_PAIRS / max(rows * self._pairs, 1))
@@ -178,7 +211,7 @@ class Stretcher:
 
     @cached_property
     def _affordable(self) -> int:
-        return max(_LOOKED_UP // self._width, ladder.MIDDLE[-1])
+        return max(_LOOKED_UP // self._width, _LEAST_AFFORDABLE)
 
     @cached_property
     def _width(self) -> int:
@@ -195,24 +228,24 @@ class Stretcher:
         return replace(rows, columns={**rows.columns, **columns})
 
 
-def stretched_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
-    """Yield the cases of this module's table."""
-    stretcher = Stretcher(rows=rows, plan=plan)
+def stretched_batches(rows: Rows, plan: DimPlan, remainders: Remainders) -> Iterator[NamedBatch]:
+    """Yield the cases of this module's table, with the remainders that sizes of other cases lack."""
+    stretcher = Stretcher(rows=rows, plan=plan, remainders=remainders)
     yield _lowest(stretcher)
     if rows.every_multivalued:
         yield _without_values(stretcher)
     steps = (ladder.LOW, ladder.MIDDLE, ladder.high_counts(_highest(stretcher)))
     names = ("low_counts", "middle_counts", "high_counts")
     before = 0
-    for name, step, size in zip(names, steps, _SIZES, strict=True):
+    for name, step, sizes in zip(names, steps, _SIZES, strict=True):
         if not step or (before and before >= _highest(stretcher)):
             break
-        yield from _climbing(stretcher, name, step, size)
+        yield from _climbing(stretcher, name, step, sizes)
         before = step[-1]
     if rows.sequences or rows.every_multivalued:
         yield _full(stretcher)
         yield _largest(stretcher)
-    if stretcher.has_undeclared:
+    if stretcher.has_undeclared or stretcher.numbers:
         held = replace(stretcher, goes_beyond=False)
         yield from _climbing(held, "held_counts", (*ladder.LOW, _highest(held) + 1), _SIZES[0])
 
@@ -289,10 +322,11 @@ def _without_values(stretcher: Stretcher) -> NamedBatch:
     )
 
 
-def _climbing(stretcher: Stretcher, name: str, step: tuple[int, ...], size: int) -> Iterator[NamedBatch]:
+def _climbing(stretcher: Stretcher, name: str, step: tuple[int, ...], sizes: range) -> Iterator[NamedBatch]:
     """Yield a case with a row of every count, or several where that is more rows than a call may have."""
     longest_ladder = len(step) + 2
-    size = max(size, longest_ladder)
+    enough = [size for size in sizes if size >= longest_ladder] or [longest_ladder]
+    size = (stretcher.remainders.choose(BATCH, enough) or enough)[0]
     for first in range(0, size, stretcher.largest):
         if first >= longest_ladder:
             return  # what is left are small counts
@@ -307,7 +341,8 @@ def _climbing(stretcher: Stretcher, name: str, step: tuple[int, ...], size: int)
         def inner(wanted: Wanted) -> Counts:
             return climb(step, wanted.most, wanted.size, wanted.number)
 
-        yield stretcher.batch(
+        # Where a case has a part of the ladder, no count of it may be raised.
+        yield replace(stretcher, completes=size <= stretcher.largest).batch(
             f"{name}:{first}" if first else name,
             end - first,
             counts=some,

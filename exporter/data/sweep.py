@@ -1,20 +1,21 @@
 """Batches of random sizes: as rows are, and stretched beyond them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from exporter.data.batch import verification_batches
 from exporter.data.counts import draw
 from exporter.data.ragged import Counts
-from exporter.data.rows import NamedBatch, Rows, exceeds_plan, group_by_sequence, named_batch
+from exporter.data.remainders import Remainders, is_edge
+from exporter.data.rows import NamedBatch, Rows, add_sizes, exceeds_plan, group_by_sequence, named_batch
 from exporter.data.stretch import Stretcher, Wanted
 from exporter.dims.plan import BATCH, DimPlan
 from exporter.dims.sizes import verification_batch_sizes
 
 _SEED = 20  # the same random sizes in every export, so that a failure can be reproduced
-_FIRST_OCTAVE = 8  # smaller numbers of rows are among the chosen cases
-_VECTORS = (8, 16)  # numbers that compiled code computes at once: what is left over takes another path
+_FIRST_POWER = 3  # smaller numbers of rows than 8 are among the chosen cases
+_FILLING = range(16, 32)  # numbers of rows with every rest of vectors
 _MOST_DRAWN = 1 << 14  # values or events of all rows of a stretched batch
 
 
@@ -22,10 +23,13 @@ def agreeing_batches(rows: Rows, plan: DimPlan) -> Iterator[NamedBatch]:
     """Yield the cases on which package and eager must agree: chosen ones, then random ones.
 
     There is a size between any two powers of 2: compiled code takes other paths at other orders of magnitude.
+    Numbers of rows, and of values and events in all, leave the remainders that `Remainders` tells of.
     """
-    yield from verification_batches(rows, plan)
-    generator = np.random.default_rng(_SEED)
-    yield from _draw_batches(rows, plan, generator, _draw_octaves(generator, plan), f"seed {_SEED}")
+    remainders, generator = Remainders(), np.random.default_rng(_SEED)
+    octaves = _draw_octaves(generator, plan, remainders)
+    yield from verification_batches(rows, plan, remainders)
+    sizes = [*octaves, *_fill_rests(plan, remainders)]
+    yield from _draw_batches(rows, plan, generator, sizes, f"seed {_SEED}", remainders)
 
 
 def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[NamedBatch]:
@@ -34,45 +38,61 @@ def sweep(rows: Rows, plan: DimPlan, *, seed: int, count: int) -> Iterator[Named
     Every other one is stretched: it has any counts of values and events that a row may have.
     """
     generator = np.random.default_rng(seed)
-    yield from _draw_batches(rows, plan, generator, _draw_sizes(generator, plan, count), f"seed {seed}")
+    sizes = _draw_sizes(generator, plan, count)
+    yield from _draw_batches(rows, plan, generator, sizes, f"seed {seed}", Remainders())
 
 
 def _draw_batches(
-    rows: Rows, plan: DimPlan, generator: np.random.Generator, sizes: Sequence[int], origin: str
+    rows: Rows,
+    plan: DimPlan,
+    generator: np.random.Generator,
+    sizes: Sequence[int],
+    origin: str,
+    remainders: Remainders,
 ) -> Iterator[NamedBatch]:
-    stretcher = Stretcher(rows=rows, plan=plan)
+    stretcher = Stretcher(rows=rows, plan=plan, remainders=remainders, completes=True)
     for number, size in enumerate(sizes):
         name, note = f"random_{number}", f"{size} rows, {origin}"
         if number % 2:
             batch = _draw_stretched(stretcher, generator, name, size, note)
         else:
-            batch = named_batch(name, _draw_rows(rows, generator, size), plan, note)
+            batch = named_batch(name, _draw_rows(stretcher, generator, size), plan, note)
         if not exceeds_plan(batch.inputs, plan):
+            add_sizes(remainders, batch.inputs, plan)
             yield batch
 
 
-def _draw_octaves(generator: np.random.Generator, plan: DimPlan) -> list[int]:
+def _draw_octaves(generator: np.random.Generator, plan: DimPlan, remainders: Remainders) -> list[int]:
     """Draw one number of rows between any two powers of 2, of those that no chosen case has.
 
-    Together they leave every rest where vectors of 8 are made, and as many rests of 16 as there is room for.
+    Each has the remainders that the others lack. Those of rows as they are come first, the largest before
+    all, and so have one row more than whole blocks, if any has.
     """
-    largest, low = plan.dim(BATCH).high, _FIRST_OCTAVE
+    largest = plan.dim(BATCH).high
     assert largest is not None
-    chosen, drawn = set(verification_batch_sizes(plan)), list[int]()
-    while low < largest:
-        if sizes := [size for size in range(low, min(2 * low, largest)) if size not in chosen]:
-            drawn.append(int(generator.choice(_with_new_rest(sizes, chosen | {*drawn}))))
-        low *= 2
-    return drawn
+    chosen = verification_batch_sizes(plan)
+    remainders.add(BATCH, chosen)
+    octaves = [
+        [size for size in range(low, min(2 * low, largest)) if size not in chosen]
+        for low in (2**power for power in range(_FIRST_POWER, largest.bit_length()))
+    ]
+    drawn = {}
+    for number in sorted(range(len(octaves)), key=lambda number: (number % 2, -number)):
+        if sizes := octaves[number]:
+            best = remainders.choose(BATCH, sizes) or sizes
+            edges = [size for size in best if is_edge(size)]
+            drawn[number] = int(edges[0] if edges else generator.choice(best))
+            remainders.add(BATCH, [drawn[number]])
+    return [drawn[number] for number in sorted(drawn)]
 
 
-def _with_new_rest(sizes: Sequence[int], others: Collection[int]) -> Sequence[int]:
-    """Return the sizes that leave another rest in a vector than all others do, if there are any."""
-    for width in _VECTORS:
-        rests = {size % width for size in others}
-        if found := [size for size in sizes if size % width not in rests]:
-            return found
-    return sizes
+def _fill_rests(plan: DimPlan, remainders: Remainders) -> Iterator[int]:
+    """Yield small numbers of rows until all have left every rest of vectors."""
+    largest = plan.dim(BATCH).high
+    assert largest is not None
+    while best := remainders.choose(BATCH, range(_FILLING.start, min(_FILLING.stop, largest))):
+        remainders.add(BATCH, best[:1])
+        yield best[0]
 
 
 def _draw_sizes(generator: np.random.Generator, plan: DimPlan, count: int) -> list[int]:
@@ -106,13 +126,16 @@ def _draw_evenly(generator: np.random.Generator, sizes: Counts, count: int) -> l
     return drawn
 
 
-def _draw_rows(rows: Rows, generator: np.random.Generator, size: int) -> Rows:
-    pool = rows.within(size)
+def _draw_rows(stretcher: Stretcher, generator: np.random.Generator, size: int) -> Rows:
+    pool = stretcher.rows.within(size)
     drawn = pool.select(generator.integers(len(pool), size=size))
-    for siblings in group_by_sequence(rows.sequences).values():
+    for siblings in group_by_sequence(pool.sequences).values():
         # Lengths come from other rows than the values, so that sequences are combined in new ways.
         observed = pool.columns[siblings[0].name].per_row
-        drawn = drawn.resize(siblings, generator.choice(observed, size=size))
+        longest = stretcher.choose_longest(siblings[0], np.unique(observed))
+        lengths = generator.choice(observed[observed <= longest], size=size)
+        lengths[0] = longest
+        drawn = drawn.resize(siblings, lengths)
     return drawn
 
 
@@ -125,7 +148,8 @@ def _draw_stretched(
     def events(wanted: Wanted) -> Counts:
         return draw(generator, stretcher.affordable_events(wanted.most, size), size)
 
-    return stretcher.batch(name, size, counts=counts, events=events, note=f"{note}, stretched")
+    note = f"{note}, stretched"
+    return stretcher.batch(name, size, counts=counts, events=events, note=note)
 
 
 def _limit(counts: Counts) -> Counts:

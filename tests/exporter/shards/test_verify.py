@@ -13,6 +13,7 @@ from exporter.readback.tower_weights import TowerWeights
 from exporter.shards.lookup import RowFiles
 from exporter.shards.rank import write_tables
 from exporter.shards.read_back import read_back_rows
+from exporter.shards.verify import WrittenShards, verify_lookups
 from exporter.stages import no_progress
 from tests.exporter.shards.conftest import FIXTURES, order_of, spec_of
 
@@ -48,3 +49,19 @@ def try_again(request: pytest.FixtureRequest, tmp_path: Path) -> Try:
 def test_a_damaged_row_of_the_rank_is_reported(row: int, try_again: Try) -> None:
     with pytest.raises(WeightsDiffer, match=r"video_id_emb.weight: row \d+, column 0: .* was written, and"):
         try_again(row)
+
+
+def test_rows_beyond_real_ones_are_no_case_where_eager_does_not_look_them_up(tmp_path: Path) -> None:
+    spec = spec_of(MODEL, tmp_path, tables={"layout": "sharded"})
+    order, local = order_of(spec, tmp_path, Ranks(rank=1, size=2)), tmp_path / "rows"
+    shares = write_tables(order, local, no_progress).shards
+    blueprint = open_blueprint(order.planned, spec, order.config_text)
+    checkpoint = open_checkpoint(FIXTURES / MODEL / "model.ckpt-0")
+    tower = blueprint.build()
+    blueprint.fill(tower, checkpoint)
+    written = WrittenShards(shares, checkpoint, local)
+    every_case = verify_lookups(tower, blueprint, written, spec).cases
+    tower.served.limit_rows({"user_id.lengths": 3})  # as a model that refuses what its config does not bound
+    report = verify_lookups(tower, blueprint, written, spec)
+    assert 0 < report.cases < every_case
+    assert report.largest_difference == 0.0
