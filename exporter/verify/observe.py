@@ -78,7 +78,7 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors, rounding: float =
     outputs = call(inputs)
     kept = _copy(outputs)
     call(others)
-    changed_outputs = _changed(kept, outputs)
+    changed_outputs = find_changed(kept, outputs)
     try:
         spread = call({name: _spread(value) for name, value in before.items()})
     except RuntimeError:  # as a package should
@@ -93,7 +93,7 @@ def observe_call(call: Call, inputs: Tensors, others: Tensors, rounding: float =
             )
             for name, value in outputs.items()
         ),
-        changed_inputs=_changed(before, inputs),
+        changed_inputs=find_changed(before, inputs),
         changed_outputs=changed_outputs,
         wrong_if_spread=tuple(name for name in kept if not is_close(kept[name], spread[name], rounding)),
     )
@@ -296,7 +296,8 @@ def _copy(tensors: Mapping[str, Tensor]) -> Tensors:
     return {name: value.clone() for name, value in tensors.items()}
 
 
-def _changed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> tuple[str, ...]:
+def find_changed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Return the names of tensors that do not have the same bits any more."""
     return tuple(name for name in before if not _is_same(before[name], now[name]))
 
 
@@ -309,7 +310,7 @@ def _is_same(first: Tensor, second: Tensor) -> bool:
 
 def _distance(alone: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> float:
     """Return how far outputs are from those of a call alone; 0 only if all bits are the same."""
-    names = _changed(alone, found)
+    names = find_changed(alone, found)
     return max((_largest(alone[name], found[name]) for name in names), default=0.0)
 
 

@@ -28,6 +28,7 @@ from exporter.verify.observe import (
     Tensors,
     call_at_once,
     filled_memory,
+    find_changed,
     measure_growth,
     observe_call,
     other_threads,
@@ -106,6 +107,7 @@ class RunReply(BaseModel):
     times_ms: tuple[float, ...] = ()  # of the repeats
     has_moved: bool = False  # outputs that a repeat changed were written, each at its furthest from the first
     has_moved_by_threads: bool = False  # the same, of a repeat with another number of threads
+    changed_inputs: tuple[str, ...] = ()  # by calls whose repeats give other outputs
     taken: tuple[tuple[str, ...], ...] = ()  # names of the inputs of each package, once they are loaded
     steps: int = 0  # packages whose outputs were written
     call: Behaviour | None = None
@@ -228,6 +230,7 @@ def _run(chain: Chain, request: RunRequest, device: torch.device) -> RunReply:
         times_ms=tuple(times_ms),
         has_moved=bool(moved.outputs),
         has_moved_by_threads=bool(moved_by_threads.outputs),
+        changed_inputs=find_changed(_load(request.inputs, device), inputs) if moved.outputs else (),
     )
 
 

@@ -34,6 +34,7 @@ class Answer:
     times_ms: tuple[float, ...] = ()  # of each repeat
     # Outputs that a repeat changed, each at its furthest from the first.
     moved: Mapping[str, Tensor] = field(default_factory=dict)
+    changed_inputs: tuple[str, ...] = ()  # where a repeat changed outputs
     # Outputs that are others where torch has another number of threads.
     moved_by_threads: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -259,5 +260,6 @@ class Call:
             outputs=load_file(self._request.outputs),
             times_ms=tuple(each + self._lookup_ms for each in reply.times_ms),
             moved=load_file(self._request.moved) if reply.has_moved else {},
+            changed_inputs=reply.changed_inputs,
             moved_by_threads=load_file(self._request.moved_by_threads) if reply.has_moved_by_threads else {},
         )

@@ -1,67 +1,35 @@
 """Whole exports, cold and warm, whose packages are damaged once they are written: nothing is published."""
 
-import random
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from exporter.attempt.attempt import Attempt
-from exporter.checkpoint.stored_zip import data_start
-from exporter.distributed.ranks import Ranks
-from exporter.outcome import ExportOutcome
-from exporter.packages import package_tower as packaging
-from exporter.packages.parts import CompiledPart, assemble_parts
-from exporter.pipeline.export import export
-from exporter.spec import ExportSpec
 from tests.exporter.readback.packages import packaged_spec
-from tests.exporter.stage_events import ignore_stages
+from tests.planted.lies.about_packages import FLIPS
+from tests.planted.lies.telling import Order, export_apart
 
 pytestmark = [pytest.mark.planted, pytest.mark.slow]
-
-Damage = Callable[[Path], None]
-
-
-def export_damaged(spec: ExportSpec, folder: Path, damage: Damage | None) -> ExportOutcome:
-    """Export as a worker does; damage each package once it is written."""
-
-    def assemble(*arguments: object) -> tuple[CompiledPart, ...]:
-        parts = assemble_parts(*arguments)  # type: ignore[arg-type]  # passed on as they came
-        for part in parts:
-            if damage is not None:
-                damage(part.package.path)
-        return parts
-
-    folder.mkdir()
-    attempt = Attempt(job_id=folder.name, spec=spec, workspace=folder, code_cache=str(folder.parent / "code"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packaging, "assemble_parts", assemble)
-        outcome = export(attempt, Ranks(rank=0, size=1), ignore_stages)
-    assert outcome is not None
-    return outcome
 
 
 @pytest.mark.parametrize("mode", ["unified", "two_stage"])
 def test_exports_of_damaged_packages_publish_nothing(mode: str, tmp_path: Path) -> None:
     spec = packaged_spec("hstu_match", tmp_path, mode=mode, towers=["item"])
-    draw = random.Random(mode)
-
-    def flip(path: Path) -> None:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            entry = draw.choice([each for each in archive.infolist() if each.file_size])
-            at = data_start(entry, file) + draw.randrange(entry.file_size)
-        data = bytearray(path.read_bytes())
-        data[at] ^= 1 << draw.randrange(8)
-        path.write_bytes(data)
-
-    for name, damage in (("cold", flip), ("sound", None), ("warm", flip), ("again", flip)):
-        outcome = export_damaged(spec, tmp_path / name, damage)
-        manifests = list((tmp_path / "out").rglob("manifest.json"))
-        if damage is None:
-            assert outcome.failure is None and len(manifests) == 1
+    cold, *warm = FLIPS
+    for name, lie in (("cold", cold), ("sound", None), *((each.name, each) for each in warm)):
+        output = tmp_path / "out" / name
+        order = Order(
+            spec=spec.model_copy(update={"output_uri": str(output)}),
+            workspace=tmp_path / name,
+            code_cache=str(tmp_path / "code"),
+            lie=lie.name if lie else None,
+        )
+        outcome = export_apart(order).outcome
+        assert outcome.failure is None
+        manifests = list(output.rglob("manifest.json"))
+        [tower] = outcome.towers
+        if lie is None:
+            assert tower.failure is None and len(manifests) == 1
         else:
-            [tower] = outcome.towers
             assert tower.failure is not None
             assert tower.failure.code in {"weights_differ", "archive_differs"}
-            assert len(manifests) == (name in {"warm", "again"})
+            assert manifests == []

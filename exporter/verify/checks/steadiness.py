@@ -42,6 +42,8 @@ class Steadiness(Check):
         difference = compare_runs(answer.outputs, {**answer.outputs, **answer.moved})
         change = describe_difference(difference, self.runnable.tolerance)
         where = "in one of two runs" if difference.problem else "between two runs"
+        if change and answer.changed_inputs:
+            return f"{change} {where}: a call changes its input {answer.changed_inputs[0]}"
         if change:
             return f"{change} {where} on the same inputs"
         difference = compare_runs(answer.outputs, {**answer.outputs, **answer.moved_by_threads})

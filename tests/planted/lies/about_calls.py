@@ -84,8 +84,8 @@ LIES = (
         plant=edit_source(
             lambda wrapper: _edited(wrapper, "    static_cast<float*>(first_input)[0] += 1;", begin=_INPUT)
         ),
-        code="interface_broken",
-        says=("a call changes its input",),
+        code="package_unsteady",
+        says=("score", "between two runs", "a call changes its input "),
         family="ScorerFamily",
     ),
     Lie(

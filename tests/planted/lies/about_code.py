@@ -15,6 +15,7 @@ from tests.planted.lies.compiler import (
     replace_operator,
     swap_inputs,
     swap_outputs,
+    swap_tables,
 )
 from tests.planted.lies.lie import Lie
 
@@ -201,6 +202,13 @@ LIES = (
         says=("all wrong rows have id 17 of input ids",),
     ),
     Lie(
+        name="tables_swapped",
+        does="two tables of one shape are read in each other's place",
+        plant=swap_tables(),
+        code="verification_failed",
+        says=("the weights ", "items.weight", "users.weight", "are in each other's place"),
+    ),
+    Lie(
         name="size_checks_dropped",
         does="inputs of different numbers of rows are taken together",
         plant=edit_source(lambda wrapper: re.sub(r'assert_size_stride\(.*?, "input"\);', "", wrapper)),
@@ -260,7 +268,7 @@ LIES = (
         does="a call adds 1 to one of its inputs",
         plant=edit_source(_overwrite_first_input),
         code="package_unsteady",
-        says=("score", "between two runs"),
+        says=("score", "between two runs", "a call changes its input "),
         family="ScorerFamily",
     ),
     Lie(

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from tests.planted.lies import about_cache, about_calls, about_code, about_publishing
+from tests.planted.lies import about_cache, about_calls, about_code, about_packages, about_publishing
 from tests.planted.lies.compiler import change_output
 from tests.planted.lies.lie import Lie, Plant
 
@@ -33,4 +33,4 @@ AT_ONE_SIZE = {
 
 def lie_named(name: str) -> Lie:
     """Return the lie of this name."""
-    return next(lie for lie in (*LIES, *AT_ONE_SIZE.values()) if lie.name == name)
+    return next(lie for lie in (*LIES, *AT_ONE_SIZE.values(), *about_packages.FLIPS) if lie.name == name)

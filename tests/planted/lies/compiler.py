@@ -118,6 +118,18 @@ def swap_inputs(first: str, second: str) -> Plant:
     return edit_graph(edit)
 
 
+def swap_tables() -> Plant:
+    """Plant two tables of one shape in each other's place, where the graph looks up rows in two."""
+
+    def edit(model: GraphModule, outputs: Sequence[str]) -> None:
+        lookups = model.graph.find_nodes(op="call_function", target=torch.ops.aten.embedding.default)
+        if len(lookups) == 2:
+            (first, *ids), (second, *other_ids) = (node.args for node in lookups)
+            lookups[0].args, lookups[1].args = (second, *ids), (first, *other_ids)
+
+    return edit_graph(edit)
+
+
 def edit_source(edit_wrapper: Callable[[str], str], edit_kernels: Callable[[str], str] = str) -> Plant:
     """Plant an edit of the C++ that the compiler has written, before it is built.
 

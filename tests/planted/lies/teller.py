@@ -8,17 +8,23 @@ import resource
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from exporter.attempt.attempt import Attempt
 from exporter.distributed.fork_ranks import exit_process
 from exporter.distributed.isolation import die_with_parent
 from exporter.distributed.ranks import Ranks
 from exporter.errors import ExportError
+from exporter.minify import on_failure
+from exporter.minify.on_failure import minify_programs
 from exporter.outcome import ExportOutcome, Failure
 from exporter.pipeline.export import export
 from tests.exporter.stage_events import ignore_stages
 from tests.planted.lies.catalogue import lie_named
 from tests.planted.lies.telling import Answer, Order
+
+PATIENCE_S = 900.0
 
 
 def main() -> None:
@@ -27,6 +33,7 @@ def main() -> None:
     order_file, answer_file = map(Path, sys.argv[1:])
     order = Order.model_validate_json(order_file.read_text())
     with ExitStack() as planted:
+        planted.enter_context(patch.object(on_failure, "minify_programs", _search_patiently))
         if order.lie is not None:
             planted.enter_context(lie_named(order.lie).plant())
         outcome = _export(order)
@@ -34,6 +41,11 @@ def main() -> None:
     seconds = sum(each.ru_utime + each.ru_stime for each in used)
     answer_file.write_text(Answer(outcome=outcome, processor_s=seconds).model_dump_json())
     exit_process(0)
+
+
+def _search_patiently(*given: Any, **named: Any) -> str:
+    """Search for the smallest case for as long as a busy machine may take."""
+    return minify_programs(*given, **named, budget_s=PATIENCE_S)
 
 
 def _export(order: Order) -> ExportOutcome:
