@@ -65,7 +65,9 @@ families: install ## every recorded model of every family, exported in both mode
 
 .PHONY: planted
 planted: install ## lies of every step of an export, none of which is published, and the smallest case of planted failures
-	@$(BIN)/python -m pytest -q -m 'planted or not planted' tests/planted $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) -m 'planted or not planted' tests/planted/test_lies.py $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile -m 'planted or not planted' tests/planted \
+	  --ignore tests/planted/test_lies.py $(ARGS)
 	@$(BIN)/python -m pytest -q -m planted tests/exporter/minify tests/exporter/pipeline/test_crash_report.py tests/e2e $(ARGS)
 
 .PHONY: browser

@@ -124,10 +124,17 @@ def export_apart(order: Order, *, limit_s: float = LIMIT_S) -> Answer:
         order.workspace.with_suffix(suffix) for suffix in (".order", ".answer", ".log")
     )
     order_file.write_text(order.model_dump_json())
-    changed = (f"PYTHONPATH={site}{os.pathsep}{_ROOT}", f"TMPDIR={folder}")
     with log.open("wb") as lines:
         process = subprocess.Popen(
-            ["env", *changed, sys.executable, "-m", _TELLER, str(order_file), str(answer_file)],
+            [
+                "env",
+                f"PYTHONPATH={site}{os.pathsep}{_ROOT}",
+                sys.executable,
+                "-m",
+                _TELLER,
+                str(order_file),
+                str(answer_file),
+            ],
             cwd=_ROOT,
             stdin=subprocess.DEVNULL,
             stdout=lines,
