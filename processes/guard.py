@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from exporter.distributed.isolation import die_with_parent
@@ -31,21 +32,34 @@ _TICK_S = 0.05
 def main(arguments: list[str]) -> int:
     """Run the command given after the grace period and the limits; return its exit status."""
     grace_s, limits, command = float(arguments[0]), arguments[1], arguments[2:]
-    adopt_orphans()
-    _set_limits(limits)
-    wake = _signals_as_bytes()
+
+    def start() -> int:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent).pid  # noqa: PLW1509 (no threads)
+
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509 (no threads)
+        return guard(start, grace_s, limits)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error}\n")
         return 127
-    status = _wait_for_end(child.pid, wake)
+
+
+def guard(start: Callable[[], int], grace_s: float, limits: str) -> int:
+    """Guard the child that `start` starts, whose process number it returns; return its exit status.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    adopt_orphans()
+    _set_limits(limits)
+    wake = _signals_as_bytes()
+    child = start()
+    status = _wait_for_end(child, wake)
     if status is None:
-        os.kill(child.pid, signal.SIGTERM)
+        os.kill(child, signal.SIGTERM)
         deadline = time.monotonic() + grace_s
         while status is None and time.monotonic() < deadline:
             time.sleep(_TICK_S)
-            status = reap(child.pid)
+            status = reap(child)
         status = _STOPPED
     _kill_descendants()
     return status

@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from processes.confinement import Confinement, format_limits
 from processes.log_end import read_log_end
@@ -17,11 +19,33 @@ from processes.settings import inherited_environment
 _MARGIN_S = 2.0
 
 
+class Closable(Protocol):
+    """A pipe or a socket."""
+
+    def close(self) -> None: ...
+
+
+class Guard(Protocol):
+    """The guard as the process sees it that asked for it; a `subprocess.Popen` is one."""
+
+    @property
+    def stdin(self) -> Closable | None: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def terminate(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class GuardedProcess:
     """A command under `processes.guard`, in a session of its own, writing to a log file."""
 
-    guard: subprocess.Popen[bytes]
+    guard: Guard
     grace: timedelta
     log: Path
 
@@ -72,7 +96,8 @@ class GuardedProcess:
         if self.guard.poll() is None:
             self.guard.terminate()
             if self.wait(self.grace + timedelta(seconds=_MARGIN_S)) is None:
-                os.killpg(self.guard.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(self.guard.pid, signal.SIGKILL)
                 self.guard.wait()
         if self.guard.stdin is not None:
             self.guard.stdin.close()

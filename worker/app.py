@@ -22,9 +22,10 @@ from worker.attempt.workspace import own_worker_dir, remove_leftovers
 from worker.celery_transport import use_transport
 from worker.heartbeat import Heartbeat, Sweeper
 from worker.machine.targets import machine_or_exit
+from worker.resident.client import ResidentProcess
 from worker.settings import WorkerSettings
 from worker.tasks import Runner, register_tasks
-from worker.wiring import make_runner
+from worker.wiring import make_resident_process, make_runner
 
 
 def build_app(settings: WorkerSettings) -> Celery:
@@ -33,10 +34,13 @@ def build_app(settings: WorkerSettings) -> Celery:
     app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
     use_transport(app, MalformedData(client))
     queue = CeleryQueue(app, client)
-    runner = make_runner(settings, client, queue, machine)
+    resident = make_resident_process(settings)
+    runner = make_runner(settings, client, queue, machine, resident)
     register_tasks(app, runner, queue)
     forget = partial(forget_old_jobs, runner.store, RedisPointers(client), settings.job_retention)
     _connect_signals(settings, runner, RedisRoster(client), forget)
+    if resident is not None:
+        _connect_resident(resident)
     return app
 
 
@@ -70,6 +74,12 @@ def _connect_signals(
     worker_ready.connect(begin, weak=False)
     worker_shutting_down.connect(end_attempts, weak=False)
     worker_shutdown.connect(end, weak=False)
+
+
+def _connect_resident(resident: ResidentProcess) -> None:
+    """Let the resident process live as long as the worker."""
+    worker_ready.connect(lambda **_: resident.start(), weak=False)
+    worker_shutdown.connect(lambda **_: resident.stop(), weak=False)
 
 
 keep_private()

@@ -4,14 +4,16 @@ import contextlib
 import math
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 from exporter.distributed.rendezvous import Rendezvous
+from processes.confinement import Confinement, format_limits
 from processes.guarded_process import GuardedProcess
-from processes.settings import CompilerSettings, compiler_folder
+from processes.settings import CompilerSettings, compiler_folder, inherited_environment
 from worker.attempt.workspace import Workspace
 from worker.environment.attempt_environment import (
     AttemptEnvironment,
@@ -19,11 +21,16 @@ from worker.environment.attempt_environment import (
     schemes_of,
 )
 from worker.machine.compiler_files import copy_precompiled, remove_old_files
+from worker.resident.client import OOM_SCORE, ResidentProcess
+from worker.resident.order import Order
 from worker.settings import AttemptEnvironmentSettings, AttemptSettings
 
 # From asking the ranks to end until killing them: a cancel must take effect within five seconds.
 _GRACE = timedelta(seconds=2)
-_OOM_SCORE = "500"  # of at most 1000; a worker's is 0
+
+
+# What would start threads when it is imported: numpy's BLAS and Arrow's allocator.
+_WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 class Launcher(Protocol):
@@ -37,10 +44,19 @@ class Launcher(Protocol):
 class RanksLauncher:
     """Starts Slipway's own ranks: one process each, forked from one parent (see `worker.attempt.ranks`)."""
 
-    def __init__(self, environment: AttemptEnvironment, code_cache: str | None = None) -> None:
-        """Let attempts use `code_cache`, or by default the one that the environment names."""
+    def __init__(
+        self,
+        environment: AttemptEnvironment,
+        code_cache: str | None = None,
+        resident: ResidentProcess | None = None,
+    ) -> None:
+        """Let attempts use `code_cache`, or by default the one that the environment names.
+
+        Attempts on one host are forks of the `resident` process where there is one.
+        """
         self._environment = environment
         self._code_cache = code_cache
+        self._resident = resident
 
     def start(self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None) -> GuardedProcess:
         command = [sys.executable, "-m", *_module_arguments(workspace, ranks, place)]
@@ -48,11 +64,12 @@ class RanksLauncher:
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:
             copy_precompiled(compiler.slipway_compiled_ahead, compiler.torchinductor_cache_dir)
+        resident = self._resident if place is None else None
         if place is not None:
             ranks = math.ceil(ranks / place.hosts)
             # Hosts write a file there to prove that all see the same place, and agree on the job only later.
             workspace = replace(workspace, artifact_uri=workspace.read_request().spec.output_uri)
-        return _start_process(command, workspace, ranks, self._environment, self._code_cache)
+        return _start_process(command, workspace, ranks, self._environment, self._code_cache, resident)
 
 
 class CommandLauncher:
@@ -79,10 +96,20 @@ def _module_arguments(workspace: Workspace, ranks: int, place: Rendezvous | None
     return ("worker.hosts.host", path, str(ranks), *map(str, meeting), *leads)
 
 
-def make_launcher(command: tuple[str, ...] | None, settings: AttemptEnvironmentSettings) -> Launcher:
+def make_launcher(
+    command: tuple[str, ...] | None, settings: AttemptEnvironmentSettings, resident: ResidentProcess | None
+) -> Launcher:
     """Return the launcher of `command`, or of Slipway's own ranks if there is none."""
     environment = make_attempt_environment(settings)
-    return RanksLauncher(environment) if command is None else CommandLauncher(command, environment)
+    if command is not None:
+        return CommandLauncher(command, environment)
+    return RanksLauncher(environment, resident=resident)
+
+
+def make_resident(serves: int, settings: AttemptEnvironmentSettings) -> ResidentProcess:
+    """Return a resident process, not started, that forks `serves` attempts before it is replaced."""
+    permits = make_attempt_environment(settings).make_confinement().permits
+    return ResidentProcess(serves, inherited_environment({**_variables(1), **_WITHOUT_THREADS}, permits))
 
 
 def _start_process(
@@ -91,36 +118,67 @@ def _start_process(
     ranks: int,
     environment: AttemptEnvironment,
     code_cache: str | None,
+    resident: ResidentProcess | None = None,
 ) -> GuardedProcess:
-    threads = max(1, len(os.sched_getaffinity(0)) // ranks)
     cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
     code_uri = code_cache or AttemptSettings().code_cache_uri
     renewal = environment.plan_credential_renewal(workspace, code_uri)
-    process = GuardedProcess.start(
-        command,
-        log=workspace.log,
-        grace=_GRACE,
-        environment={
-            "TMPDIR": str(workspace.tmp),
-            # Not below TMPDIR: what the compiler learns about the machine must outlive the attempt.
-            "TORCHINDUCTOR_CACHE_DIR": str(CompilerSettings().torchinductor_cache_dir),
-            "OMP_NUM_THREADS": str(threads),
-            # Spinning threads hold cores that others need: on two cores with three times too much work, a
-            # package took ten times as long to compile, and an index five times as long to build.
-            "OMP_WAIT_POLICY": "passive",
-            # Libraries ask at import whether there is a GPU. The usual way starts the driver, after which no
-            # fork of that process can use the GPU; and each tower is exported in a fork.
-            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-            "PYTHONUNBUFFERED": "1",
-            "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
-            **cache,
-            **(renewal.start() if renewal else {}),
-        },
-        confinement=environment.make_confinement(schemes_of(workspace, code_uri)),
-    )
+    variables = {
+        "TMPDIR": str(workspace.tmp),
+        **_variables(ranks),
+        **cache,
+        **(renewal.start() if renewal else {}),
+    }
+    confinement = environment.make_confinement(schemes_of(workspace, code_uri))
+    process = _fork_process(resident, workspace, ranks, variables, confinement) if resident else None
+    if process is None:
+        process = GuardedProcess.start(
+            command, log=workspace.log, grace=_GRACE, environment=variables, confinement=confinement
+        )
+        # When memory runs out, the kernel should kill the attempt, not the worker that reports what happened.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(OOM_SCORE)
     if renewal is not None:
         renewal.renew_until(lambda: process.exit_status() is not None)
-    # When memory runs out, the kernel should kill the attempt, not the worker that reports what happened.
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{process.guard.pid}/oom_score_adj").write_text(_OOM_SCORE)
     return process
+
+
+def _fork_process(
+    resident: ResidentProcess,
+    workspace: Workspace,
+    ranks: int,
+    variables: Mapping[str, str | None],
+    confinement: Confinement,
+) -> GuardedProcess | None:
+    """Let the resident process fork the attempt; return None if it cannot."""
+    order = Order(
+        workspace=workspace.path,
+        ranks=ranks,
+        threads=_threads_of(ranks),
+        grace_s=_GRACE.total_seconds(),
+        limits=format_limits(confinement.limits),
+    )
+    forked = resident.fork(order, inherited_environment(variables, confinement.permits), workspace.log)
+    return GuardedProcess(forked, _GRACE, workspace.log) if forked else None
+
+
+def _variables(ranks: int) -> dict[str, str]:
+    """Return the variables that torch and its libraries read when they are imported, and later."""
+    return {
+        # Not below TMPDIR: what the compiler learns about the machine must outlive the attempt.
+        "TORCHINDUCTOR_CACHE_DIR": str(CompilerSettings().torchinductor_cache_dir),
+        "OMP_NUM_THREADS": str(_threads_of(ranks)),
+        # Spinning threads hold cores that others need: on two cores with three times too much work, a
+        # package took ten times as long to compile, and an index five times as long to build.
+        "OMP_WAIT_POLICY": "passive",
+        # Libraries ask at import whether there is a GPU. The usual way starts the driver, after which no
+        # fork of that process can use the GPU; and each tower is exported in a fork.
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+        "PYTHONUNBUFFERED": "1",
+        "GLOO_SOCKET_IFNAME": "lo",  # ranks meet on this machine, whatever its name resolves to
+    }
+
+
+def _threads_of(ranks: int) -> int:
+    """Return the number of threads that each of so many ranks has."""
+    return max(1, len(os.sched_getaffinity(0)) // ranks)

@@ -85,6 +85,13 @@ class WorkerSettings(BaseSettings):
         description="Program to run instead of Slipway's ranks; it gets the attempt's workspace as its last "
         "argument. Default: Slipway's ranks.",
     )
+    resident_attempts: int = Field(
+        default=100,
+        ge=0,
+        description="Number of attempts that the worker's resident process forks before it is replaced. It "
+        "has torch imported, which takes half a gigabyte, so that attempts begin at once. 0: none; every "
+        "attempt imports what it needs.",
+    )
     rdzv_host: str | None = Field(
         default=None,
         min_length=1,

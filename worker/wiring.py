@@ -17,19 +17,31 @@ from processes.startup import settings_or_exit
 from telemetry.setup import make_tracing
 from worker.attempt.workspace import own_worker_dir
 from worker.hosts.call_workers import HostCaller
-from worker.launch import make_launcher
+from worker.launch import make_launcher, make_resident
 from worker.machine.targets import Machine
+from worker.resident.client import ResidentProcess
 from worker.settings import AttemptEnvironmentSettings, SigningSettings, WorkerSettings
 from worker.supervisor import Supervisor
 from worker.tasks import Runner
 
 
+def make_resident_process(settings: WorkerSettings) -> ResidentProcess | None:
+    """Return the worker's resident process, not started; None if its attempts are not forks of one."""
+    if settings.attempt_command is not None or not settings.resident_attempts:
+        return None
+    return make_resident(settings.resident_attempts, settings_or_exit(AttemptEnvironmentSettings))
+
+
 def make_runner(
-    settings: WorkerSettings, client: RedisClient, queue: WorkerQueue, machine: Machine
+    settings: WorkerSettings,
+    client: RedisClient,
+    queue: WorkerQueue,
+    machine: Machine,
+    resident: ResidentProcess | None,
 ) -> Runner:
-    """Return the runner that the settings describe."""
+    """Return the runner that the settings describe; its attempts are forks of `resident` if there is one."""
     supervisor = Supervisor(
-        make_launcher(settings.attempt_command, settings_or_exit(AttemptEnvironmentSettings)),
+        make_launcher(settings.attempt_command, settings_or_exit(AttemptEnvironmentSettings), resident),
         worker_dir=own_worker_dir(settings.work_dir, os.getpid()),
         time_limit=settings.attempt_time_limit,
         logs=RedisLogs(client),

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NoReturn, Self
+from typing import IO, NoReturn, Protocol, Self
 
-from exporter.distributed.isolation import die_with_parent
+from exporter.distributed.isolation import die_with_parent, name_process
 
 _KILL, _WAIT = b"kill", b"wait"
 _PIPES = 3  # stdin, stdout, stderr
@@ -30,27 +30,64 @@ _POLL_S = 0.005
 _LOST = -signal.SIGKILL  # status of a child whose server is gone: it was killed with it
 
 
+class Process(Protocol):
+    """A process that its parent ends."""
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+def start_server(command: Sequence[str], number: int) -> Process:
+    """Run a command whose last argument will be the number of the server's socket."""
+    return subprocess.Popen(
+        [*command, str(number)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[number]
+    )
+
+
+def fork_server(run: Callable[[str], None], number: int, *, closes: Sequence[int] = ()) -> Process:
+    """Fork this process, which has imported what children need and has one thread; the fork serves.
+
+    The fork closes the descriptors `closes`, which are not for its children.
+    """
+    pid = os.fork()
+    if pid == 0:
+        try:
+            name_process("runners")
+            for each in closes:
+                os.close(each)
+            serve(number, run)
+        finally:
+            os._exit(0)
+    return _Fork(pid)
+
+
+@dataclass(frozen=True)
+class _Fork:
+    pid: int
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
 class ForkServer:
     """The server as its user sees it: a context manager."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Prepare to run `command`, whose last argument will be the number of the server's socket."""
-        self._command = command
+    def __init__(self, start: Callable[[int], Process]) -> None:
+        """Prepare to `start` the server's process, which serves the socket of the number that it is given."""
+        self._start = start
 
     def __enter__(self) -> Self:
         with ExitStack() as starting:
             self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             starting.enter_context(self._socket)
             with theirs:
-                number = theirs.fileno()
-                self._process = subprocess.Popen(
-                    [*self._command, str(number)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    pass_fds=[number],
-                )
-            starting.callback(self._process.wait)
-            starting.callback(self._process.kill)
+                process = self._start(theirs.fileno())
+            starting.callback(process.wait)
+            starting.callback(process.kill)
             self._running = starting.pop_all()
         return self
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections import deque
 from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread, Timer
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import IO, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from exporter.distributed.fork_server import ForkedProcess, ForkServer
+from exporter.distributed.fork_server import ForkedProcess, ForkServer, start_server
 from exporter.errors import PackageCrashed
 
 _CHILD, _SERVER = "exporter.verify.reload", "exporter.verify.runner_server"
@@ -39,11 +40,12 @@ _CREDENTIALS = (
 )
 # Unset, they would be those of the home.
 _EMPTY_FILES = ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "CLOUDSDK_CONFIG", "AZURE_CONFIG_DIR")
-_WITHOUT_CREDENTIALS = (
+# Arguments of `env` for a process that runs packages, or forks others that do.
+RUNNER_ENVIRONMENT = (
     *(f"--unset={name}" for name in _CREDENTIALS),
     *(f"{name}={os.devnull}" for name in _EMPTY_FILES),
+    *(_INPUT_CHECKS, _WAITING),
 )
-_ENVIRONMENT = (*_WITHOUT_CREDENTIALS, _INPUT_CHECKS, _WAITING)
 _NEARLY_FULL = 16 << 20  # bytes that are free where a disk is as good as full
 CALL_LIMIT_S = 900.0  # default limit of one call, and of loading
 Reply = TypeVar("Reply", bound=BaseModel)
@@ -51,7 +53,8 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 def make_server() -> ForkServer:
     """Return a server of the processes that run packages: it imports torch once for all of them."""
-    return ForkServer(["env", *_ENVIRONMENT, sys.executable, "-m", _SERVER])
+    command = ["env", *RUNNER_ENVIRONMENT, sys.executable, "-m", _SERVER]
+    return ForkServer(partial(start_server, command))
 
 
 class RunnerProcess:
@@ -92,7 +95,7 @@ class RunnerProcess:
             return self.server.start(self.folder, self._program)
         return subprocess.Popen(
             # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-            ["env", *_ENVIRONMENT, f"TMPDIR={self.folder}", sys.executable, "-m", self._program],
+            ["env", *RUNNER_ENVIRONMENT, f"TMPDIR={self.folder}", sys.executable, "-m", self._program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

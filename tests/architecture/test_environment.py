@@ -6,8 +6,9 @@ import pytest
 
 from tests.architecture.tree import Module
 
-# A forked child is given its own folder before it runs anything; native code finds that by the variable.
-WRITTEN = {"exporter/distributed/fork_server.py: os.putenv"}
+# A forked child is given its own folder before it runs anything; native code finds that by the variable. An
+# attempt that the resident process forks gets its own variables in place of that process's.
+WRITTEN = {"exporter/distributed/fork_server.py: os.putenv", "worker/resident/server.py: os.environ"}
 ENVIRONMENT = {"environ", "environb", "getenv", "putenv", "unsetenv"}
 
 
