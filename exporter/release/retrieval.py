@@ -26,6 +26,7 @@ from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.spec import TowerName
 
 _VECTORS_LOOKED_AT = 20_000  # rows whose vectors are compared with each other
+_ROWS_PER_SEARCH = 4096
 _FEWEST_CHANCE_HITS = 0.01  # above chance, a hit rate that a model which knows nothing may seem to have
 
 
@@ -50,6 +51,10 @@ class _Chosen:
         """Rows that chose any item, ascending."""
         return np.unique(self.row_of_item)
 
+    def count_items(self) -> Labels:
+        """Return the number of items of each of these rows."""
+        return np.unique(self.row_of_item, return_counts=True)[1]
+
 
 @dataclass(kw_only=True)
 class _Found:
@@ -62,15 +67,27 @@ class _Found:
     gains: list[NDArray[np.float64]] = field(default_factory=list)
     vectors: list[NDArray[np.float32]] = field(default_factory=list)  # of the first rows
     unpublished: int = 0  # chosen items without a vector
+    _waiting: list[tuple[NDArray[np.float32], _Chosen]] = field(default_factory=list)
 
     def add(self, answers: Answers | None, chosen: _Chosen) -> None:
-        """Search for what the rows of a batch chose; rows that chose nothing do not count."""
+        """Search for what the rows of a batch chose, several batches at once; others do not count."""
         rows = chosen.rows
         if answers is None or not len(rows):
             return
-        vectors = answers[self.output][rows]
-        places = self.search.rows_of(chosen.items)
-        wanted = np.split(places, np.flatnonzero(np.diff(chosen.row_of_item)) + 1)
+        self._waiting.append((answers[self.output][rows], chosen))
+        if sum(len(vectors) for vectors, _ in self._waiting) >= _ROWS_PER_SEARCH:
+            self.search_waiting()
+
+    def search_waiting(self) -> None:
+        """Search for what batches that wait have chosen."""
+        if not self._waiting:
+            return
+        vectors = np.concatenate([each for each, _ in self._waiting])
+        items = pa.concat_arrays([chosen.items for _, chosen in self._waiting])
+        per_row = np.concatenate([chosen.count_items() for _, chosen in self._waiting])
+        self._waiting.clear()
+        places = self.search.rows_of(items)
+        wanted = np.split(places, np.cumsum(per_row)[:-1])
         found = self.search.find(vectors, max(self.cut_offs))
         hits, gains = hits_and_gains(found, wanted, self.cut_offs)
         self.hits.append(hits)
@@ -140,6 +157,8 @@ def _search_rows(
                 each.result()
             if columns.group:
                 groups.append(read_group(batch.rows, columns.group).take(pa.array(chosen.rows)))
+        for each in [threads.submit(each.search_waiting) for each in found]:
+            each.result()
     if scorer.failure is not None:
         yield baseline_finding(scorer.failure.message), 0
         del found[1:]

@@ -25,7 +25,7 @@ from exporter.verify.runner_process import RunnerProcess
 
 _CHILD = "exporter.release.search_process"
 _LIMIT_S = 900.0
-_THREADS = 2
+_THREADS = 1  # of each release's search; two wait for each other longer than they search
 _MOST_PRODUCTS = 5e9  # of queries with items, where every item is compared with every query
 
 Labels = NDArray[np.int64]
