@@ -83,7 +83,7 @@ def describe_objections(verdicts: Iterable[ReleaseVerdict]) -> str:
 
 
 def describe_finding(finding: Finding) -> str:
-    """Return a finding in words: the measure with its subject, the figures, and the verdict."""
+    """Return a finding in words: the measure with its subject, the verdict, and the figures or the reason."""
     figures = (
         ("", finding.value),
         ("baseline ", finding.baseline),
@@ -92,7 +92,8 @@ def describe_finding(finding: Finding) -> str:
     shown = ", ".join(f"{name}{value:.4g}" for name, value in figures if value is not None)
     of = f" of {finding.subject}" if finding.subject else ""
     rows = f" on {finding.rows:,} rows" if finding.verdict is Verdict.TOO_FEW and finding.rows else ""
-    return f"{finding.measure}{of} {finding.verdict.replace('_', ' ')}{rows}{f' ({shown})' if shown else ''}"
+    why = f" ({shown})" if shown else f": {finding.detail}" if finding.detail else ""
+    return f"{finding.measure}{of} {finding.verdict.replace('_', ' ')}{rows}{why}"
 
 
 def _bound(finding: Finding) -> Finding:

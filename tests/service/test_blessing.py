@@ -6,7 +6,7 @@ import logging
 import pytest
 from starlette.testclient import TestClient
 
-from exporter.reports.release_report import Finding
+from exporter.reports.release_report import Finding, Verdict
 from jobs.control.releases import MemoryPointers
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
@@ -38,6 +38,21 @@ def test_a_release_that_is_not_blessed_is_refused_with_the_figures(client: TestC
         assert "auc of ctr failed (0.61, baseline 0.7, allowed 0.69)" in answer.json()["detail"]
         assert "force" in answer.json()["hint"]
     assert client.get("/models/ranker/promoted").status_code == 404
+
+
+def test_a_release_whose_quality_is_not_judged_is_refused_with_the_reason(
+    client: TestClient, store: MemoryJobStore, backend: Backend
+) -> None:
+    reason = "quality is not judged: a custom family says nothing of labels"
+    unjudged = Finding(measure="quality", subject="model", verdict=Verdict.TOO_FEW, detail=reason)
+    report = make_report(AS_GOOD, unjudged).model_copy(update={"blessed": False})
+    job = make_gated_job(report)
+    store.add(job, CONFIG_TEXT)
+    answer = client.post("/models/ranker/promote", json={"job_id": job.id})
+    assert (answer.status_code, answer.json()["code"]) == (409, "release_not_blessed")
+    assert f"quality of model too few: {reason}" in answer.json()["detail"]
+    forced = client.post("/models/ranker/promote", json={"job_id": job.id, "force": True})
+    assert (forced.status_code, forced.json()["blessed"]) == (200, False)
 
 
 def test_force_promotes_it_and_the_audit_log_has_the_figures(

@@ -6,11 +6,17 @@ import pytest
 from pydantic import ValidationError
 
 from exporter.config.evaluation import Evaluation
+from exporter.declaration import InputDeclaration, TowerDeclaration
+from exporter.dims.plan import DimPlan
 from exporter.errors import InvalidSpec
+from exporter.manifest import TowerEntry
 from exporter.options.release_gate import ReleaseGate
-from exporter.release.judge import is_blessed, judge_release, rows_uri_of
+from exporter.release.judge import is_blessed, judge_quality, judge_release, rows_uri_of
+from exporter.release.releases import JudgedRelease, Side
 from exporter.reports.release_report import Finding, ReleasedArtifacts, Verdict
+from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.spec import TowerName
+from tests.jobs.factories import make_entry, make_manifest
 
 
 def finding(verdict: Verdict) -> Finding:
@@ -49,6 +55,51 @@ def test_a_release_that_is_not_there_is_not_blessed_and_says_why(tmp_path: Path)
     assert not report.blessed and report.job_id == "job1" and report.baseline is None
     assert report.failure.startswith("invalid_artifact: ") and "has no manifest.json" in report.failure
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def answered(folder: Path, entry: TowerEntry) -> JudgedRelease:
+    """Return a release of one tower whose answers no labels are known of."""
+    tower = DownloadedTower(
+        manifest=make_manifest("job", entry),
+        entry=entry,
+        chain=(),
+        features=(),
+        plan=DimPlan(inputs=(), dims=()),
+    )
+    return JudgedRelease(
+        candidate=Side(job_id="job", uris={}, towers={entry.name: tower}, folder=folder),
+        baseline=Side(job_id="", uris={}, towers={}, folder=folder),
+        evaluation=Evaluation(eval_input_path="", tasks=(), label="", item_id=""),
+        gate=ReleaseGate(),
+        rows_uri="",
+        item_input_uri=None,
+        scratch=folder,
+    )
+
+
+DECLARED = TowerDeclaration(inputs=(InputDeclaration(name="x", dtype="float32", shape=("batch", 2)),))
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        (make_entry(TowerName.MODEL), "the config names no task with a loss and a label"),
+        (
+            make_entry(TowerName.MODEL).model_copy(update={"declaration": DECLARED}),
+            "a custom family says nothing of labels",
+        ),
+        (make_entry(TowerName.EMBEDDING), "what a tower embedding answers is not held against labels"),
+        (make_entry(TowerName.USER), "hit rates need a user and an item tower"),
+    ],
+)
+def test_quality_that_is_not_judged_is_said_and_blessed_only_where_that_is_asked_for(
+    entry: TowerEntry, why: str, tmp_path: Path
+) -> None:
+    [(found, rows)] = judge_quality(answered(tmp_path, entry))
+    assert (found.verdict, rows) == (Verdict.TOO_FEW, 0)
+    assert found.detail.startswith("quality is not judged: ") and why in found.detail
+    assert not is_blessed([found], ReleaseGate())
+    assert is_blessed([found], ReleaseGate(bless_untold=True))
 
 
 @pytest.mark.parametrize(
