@@ -24,13 +24,13 @@ def lighter_batches(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBa
         yield named_batch(f"batch_{fewer}", rows.take(fewer), plan, f"the most rows in the time for {size}")
     many = rows.take(size)
     lengths = np.concatenate([many.columns[feature.name].per_row for feature in many.sequences])
-    longest = _longest_within(lengths, share)
+    longest = longest_within(lengths, share)
     columns = {feature.name: many.columns[feature.name].cut(longest) for feature in many.sequences}
     note = f"histories of at most {longest} events, as longer ones would take too long"
     yield named_batch(f"batch_{size}", many.with_columns(columns), plan, note)
 
 
-def _longest_within(lengths: Counts, share: float) -> int:
+def longest_within(lengths: Counts, share: float) -> int:
     """Return the length to cut to so that a `share` of all elements is kept; at least 1."""
     allowed, low, high = share * int(lengths.sum()), 1, max(1, int(lengths.max(initial=1)))
     while low < high:

@@ -10,7 +10,7 @@ from exporter.data.batch import contradicting_batches
 from exporter.data.lighter import lighter_batches
 from exporter.data.rows import NamedBatch, Rows
 from exporter.data.stretch import batches_beyond, lighter_full_batch
-from exporter.data.sweep import agreeing_batches
+from exporter.data.sweep import agreeing_batches, lighter_random_batches
 from exporter.dims.entries import Tried
 from exporter.dims.plan import DimPlan
 from exporter.dims.torch_dims import input_sizes
@@ -74,6 +74,7 @@ def make_cases(rows: Rows, plan: DimPlan) -> Cases:
 def _make_lighter(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBatch]:
     yield from lighter_batches(rows, plan, share)
     yield from lighter_full_batch(rows, plan, share)
+    yield from lighter_random_batches(rows, plan, share)
 
 
 def bound_by_tried(tower: Tower, rows: Rows, device: torch.device) -> Tower:

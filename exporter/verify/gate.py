@@ -17,7 +17,7 @@ from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import PackageRunner
 from exporter.verify.trials import Trials
 
-_LARGEST_S = 2.0  # of eager in the largest batch; where it would take longer, lighter ones take its place
+_LARGEST_S = 1.0  # of eager on one core, in the largest batch; lighter ones take the place of a longer one
 
 log = logging.getLogger(__name__)
 

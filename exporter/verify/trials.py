@@ -26,13 +26,18 @@ class Trials:
         self._ahead: dict[NamedBatch, Trial] = {}
 
     def bound_largest(self, seconds: float) -> None:
-        """Take lighter cases for the largest batch if eager would take longer, going by a smaller one."""
+        """Take lighter cases for the largest batch if eager would take longer, going by a smaller one.
+
+        The time is that of one core, while packages are loaded by another: on a busy machine the cases are
+        the same.
+        """
         usual = self.cases.usual
         if usual is None:
             return
         first, largest = self.cases.ordinary[0], self.cases.ordinary[-1]
-        _ = self._try_ahead(first).eager  # the first run of all takes longer than it would later
-        usual_ms = self._try_ahead(usual).eager.milliseconds
+        for batch in (first, usual):  # the first run of all takes longer than it would later
+            self._try_ahead(batch).compute_expected_beside()
+        usual_ms = self._try_ahead(usual).eager.busy_ms
         predicted_s = usual_ms / 1e3 * _count_values(largest) / _count_values(usual)
         if predicted_s > seconds:
             self.cases = self.cases.lighten(seconds / predicted_s)

@@ -28,10 +28,11 @@ REPEATS_LIMIT_S = 0.1  # no repeat of a call begins later
 
 
 class TimedOutputs(NamedTuple):
-    """Outputs, and how long they took."""
+    """Outputs, and how long they took: in all, and without what the thread waited for a core on the CPU."""
 
     outputs: dict[str, Tensor]
     milliseconds: float
+    busy_ms: float
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,9 +53,12 @@ class Trial:
     @cached_property
     def eager(self) -> TimedOutputs:
         """Outputs of eager, and how long they took."""
-        begun = time.perf_counter()
+        begun, begun_busy = time.perf_counter(), time.thread_time()
         outputs = self.runnable.run_eager(self.batch.inputs)
-        return TimedOutputs(outputs, (time.perf_counter() - begun) * 1e3)
+        milliseconds, busy_ms = (time.perf_counter() - begun) * 1e3, (time.thread_time() - begun_busy) * 1e3
+        return TimedOutputs(
+            outputs, milliseconds, busy_ms if self.runnable.device.type == "cpu" else milliseconds
+        )
 
     @property
     def expected(self) -> dict[str, Tensor]:
@@ -76,7 +80,7 @@ class Trial:
                 with suppress(
                     Exception
                 ):  # the check that needs the outputs computes them again, and reports it
-                    self._compute_expected_beside()
+                    self.compute_expected_beside()
             return call.answer()
         except Refused as refusal:
             return refusal
@@ -102,7 +106,7 @@ class Trial:
         """The outputs of the packages, or their refusal of the inputs."""
         return self.answer if isinstance(self.answer, Refused) else self.answer.outputs
 
-    def _compute_expected_beside(self) -> None:
+    def compute_expected_beside(self) -> None:
         """Compute what the packages' outputs are compared with on one thread, as they have the other cores.
 
         A thread that waits for a core holds up all the others, and small calls many times.

@@ -138,3 +138,17 @@ def test_packages_with_strict_bounds_are_tried_with_all_of_it() -> None:
     )
     cases = make_cases(rows, replace(plan, dims=dims))
     assert cases.lighten(0.5) is cases
+
+
+def test_random_cases_are_lightened_with_the_largest_one_and_keep_their_rows() -> None:
+    rows, plan = sample("hstu_match", "user_tower", 512)
+    cases = make_cases(rows, plan)
+    events = "uih_seq__video_id.lengths"
+    usual = {case.name: case.inputs[events] for case in cases.must_agree}
+    lighter = {case.name: case.inputs[events] for case in cases.lighten(0.2).must_agree}
+    names = [name for name in usual if name.startswith("random_")]
+    assert names
+    for name in names:
+        assert len(lighter[name]) == len(usual[name])
+        assert int(lighter[name].sum()) <= max(0.055 * int(usual["batch_512"].sum()), len(lighter[name]))
+    assert any(int(lighter[name].sum()) < int(usual[name].sum()) // 2 for name in names)
