@@ -41,7 +41,13 @@ def logs() -> MemoryLogs:
 
 @pytest.fixture
 def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSupervisor:
-    def make(behaviour: str, *, time_limit: timedelta = MINUTE, bundles: Bundles | None = None) -> Supervisor:
+    def make(
+        behaviour: str,
+        *,
+        time_limit: timedelta = MINUTE,
+        bundles: Bundles | None = None,
+        poll_s: float = 0.05,
+    ) -> Supervisor:
         command = (sys.executable, "-m", "tests.worker.fake_ranks", behaviour, str(pids))
         return Supervisor(
             CommandLauncher(command, ATTEMPT_ENVIRONMENT),
@@ -49,7 +55,7 @@ def make_supervisor(worker_dir: Path, pids: Path, logs: MemoryLogs) -> MakeSuper
             time_limit=time_limit,
             logs=logs,
             bundles=bundles,
-            poll_s=0.05,
+            poll_s=poll_s,
         )
 
     return make

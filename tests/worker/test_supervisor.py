@@ -56,6 +56,13 @@ def once_hanging(pids: Path, action: Callable[[], object]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def test_an_end_is_seen_at_once_however_seldom_the_record_is_renewed(
+    make_supervisor: MakeSupervisor, holding: Holding
+) -> None:
+    job = run(make_supervisor("succeed", poll_s=600.0), holding)
+    assert job.state is JobState.SUCCEEDED
+
+
 def test_a_finished_attempt_is_recorded(make_supervisor: MakeSupervisor, holding: Holding) -> None:
     job = run(make_supervisor("succeed"), holding)
     assert job.state is JobState.SUCCEEDED

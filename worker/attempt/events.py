@@ -31,6 +31,11 @@ class EventTail:
             events += self._read(path)
         return sorted(events, key=lambda event: event.at)
 
+    def has_first(self) -> bool:
+        """Return whether there are events, of which none has been read."""
+        files = self._workspace.glob("events-*.jsonl")
+        return not any(self._offsets.values()) and any(path.stat().st_size for path in files)
+
     def put_back(self, events: list[StageEvent]) -> None:
         """Return these events again at the next `read`, because they could not be saved."""
         self._put_back = events

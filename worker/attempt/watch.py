@@ -22,6 +22,8 @@ from worker.lease.lease_proof import LeaseProof, clock
 
 log = logger(__name__)
 
+_GLANCE_S = 0.05  # between two looks at whether the ranks have begun or ended, which cost the store nothing
+
 
 @dataclass(frozen=True, kw_only=True)
 class WatchPolicy:
@@ -49,7 +51,7 @@ class RankWatch:
         deadline = clock() + self.policy.time_limit.total_seconds()
         running = True
         while running:
-            if self.policy.stopping.wait(self.policy.poll_s):
+            if self._pause():
                 return HandedBack()
             running = self.process.exit_status() is None  # asked before the events are read for the last time
             job = self._renew_lease()
@@ -58,6 +60,16 @@ class RankWatch:
             if running and clock() > deadline:
                 return NoOutcome(Failure.of(timeout_error(self.policy.time_limit, self.process)))
         return None
+
+    def _pause(self) -> bool:
+        """Wait for the next look, until ranks begin or end; return whether the worker is to stop."""
+        deadline = clock() + self.policy.poll_s
+        while (left := deadline - clock()) > 0:
+            if self.policy.stopping.wait(min(left, _GLANCE_S)):
+                return True
+            if self.process.exit_status() is not None or self._tail.has_first():
+                break
+        return self.policy.stopping.is_set()
 
     def forward_logs(self) -> None:
         """Store new log lines; if that fails, the attempt continues."""
