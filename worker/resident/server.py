@@ -20,7 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+import numpy.ma  # noqa: F401  numpy imports it late
 import torch
+import torch.utils.cpp_extension
 import torchrec  # noqa: F401  takes seconds, and some exports need it
 
 import exporter.shards.rank  # noqa: F401  as do sharded ones
