@@ -8,6 +8,7 @@ itself: it has a guard, limits, and an environment that only the attempt reads. 
 worker or its guard, and not with this process.
 """
 
+import importlib
 import json
 import os
 import signal
@@ -135,6 +136,7 @@ def _take_environment(variables: int) -> None:
     own.clear()
     own.update(environment)
     tempfile.tempdir = None  # found again, in the attempt's environment
+    importlib.invalidate_caches()  # families may have been installed since this process began
 
 
 def _run_ranks(order: Order, runners: ForkServer) -> int:
