@@ -21,12 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import numpy.ma  # noqa: F401  numpy imports it late
 import torch
-import torch.utils.cpp_extension
-import torchrec  # noqa: F401  takes seconds, and some exports need it
 
-import exporter.shards.rank  # noqa: F401  as do sharded ones
+import worker.resident.preload  # noqa: F401  for the forks
 from exporter.distributed.fork_ranks import exit_process, run_ranks
 from exporter.distributed.fork_server import ForkServer, fork_server
 from exporter.distributed.isolation import die_with_parent, name_process
