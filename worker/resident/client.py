@@ -35,6 +35,7 @@ class ForkedGuard:
         self.stdin = channel
         self._status: int | None = None
         self._said = b""
+        self._turn = threading.Lock()  # the status is said once, and several threads may ask for it
 
     def poll(self) -> int | None:
         """Return the exit status; None while the guard lives."""
@@ -48,9 +49,10 @@ class ForkedGuard:
         Raises:
             subprocess.TimeoutExpired: the timeout came first.
         """
-        if self._status is None:
-            self._status = self._hear(timeout)
-        return self._status
+        with self._turn:
+            if self._status is None:
+                self._status = self._hear(timeout)
+            return self._status
 
     def terminate(self) -> None:
         """Ask the guard to end what it guards."""
@@ -91,7 +93,7 @@ class ResidentProcess:
     def start(self) -> None:
         """Start the process, which then imports for some seconds, if there is none."""
         with self._turn:
-            self._ensure_started()
+            self._replace()
 
     def stop(self) -> None:
         """End the process; attempts that it forked go on."""
@@ -103,26 +105,37 @@ class ResidentProcess:
         with self._turn:
             if self._failures >= _MOST_FAILURES:
                 return None
-            self._ensure_started()
             guard, worn = None, True
             try:
+                self._ensure_started()
                 if not self._await_ready():
                     log.warning("resident_process_not_ready", seconds=_IMPORTING_S)
                     return None
                 guard = self._order(order, environment, log_file)
                 self._failures, worn = 0, self._is_worn()
             except OSError as error:
-                log.warning("resident_process_failed", error=repr(error))
-                self._failures += 1
+                self._note_failure(error)
             if worn:
                 self._end()
-                self._ensure_started()
+                self._replace()
             return guard
 
     @property
     def pid(self) -> int | None:
         """Number of the process; None if there is none."""
         return self._process.pid if self._process is not None else None
+
+    def _replace(self) -> None:
+        """Start the process, unless it is given up; a failure is noted."""
+        try:
+            if self._failures < _MOST_FAILURES:
+                self._ensure_started()
+        except OSError as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: OSError) -> None:
+        log.warning("resident_process_failed", error=repr(error))
+        self._failures += 1
 
     def _ensure_started(self) -> None:
         if self._process is not None and self._process.poll() is None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -220,10 +221,22 @@ def test_one_that_never_gets_ready_is_given_up(
         process = start(broken)
         assert isinstance(process.guard, subprocess.Popen)
         process.stop()
+    assert broken.pid is None
     with monkeypatch.context() as patch:
         patch.setattr(broken, "_ensure_started", None)  # it tries no more
         assert isinstance(start(broken).guard, subprocess.Popen)
-    broken.stop()
+
+
+def test_all_threads_that_ask_for_the_status_hear_the_same() -> None:
+    for _ in range(50):
+        ours, theirs = socket.socketpair()
+        guard = ForkedGuard(ours, pid=1)
+        with ThreadPoolExecutor() as threads, theirs:
+            heard = [threads.submit(guard.wait, 10.0) for _ in range(4)]
+            theirs.sendall(b"0\n")
+            theirs.shutdown(socket.SHUT_WR)
+            assert [each.result() for each in heard] == [0, 0, 0, 0]
+        ours.close()
 
 
 WORKER = """
