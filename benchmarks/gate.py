@@ -7,7 +7,7 @@ no more than an installation has, and there is no code cache. The demo's towers 
 import functools
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -39,7 +39,25 @@ class GateRun(BaseModel):
     tower: str
     gate_s: float
     compile_s: float | None
-    report: VerificationReport
+    seconds: dict[str, float]  # of each step of the gate
+    cases: int
+    slowest: dict[str, float]  # seconds of the slowest cases, by name
+
+    @classmethod
+    def of(
+        cls, name: str, tower: str, stages: Mapping[Stage, float], report: VerificationReport, *, cold: bool
+    ) -> "GateRun":
+        """Return the figures of a tower from the seconds of its stages and the report of its gate."""
+        ordered = sorted(report.cases, key=lambda case: -(case.seconds or 0.0))
+        return cls(
+            name=name,
+            tower=tower,
+            gate_s=stages[Stage.VERIFY],
+            compile_s=stages[Stage.COMPILE] if cold else None,
+            seconds=report.seconds,
+            cases=len(report.cases),
+            slowest={case.name: case.seconds or 0.0 for case in ordered[:_SLOWEST]},
+        )
 
     @property
     def ratio(self) -> float:
@@ -106,10 +124,10 @@ def _run_demo(run: Run, demo: Model) -> Iterator[GateRun]:
     for number in range(1 + (1 if run.quick else run.rounds)):
         done, reports = _export(demo.spec(run.folder, seed=number + 1), place)
         for tower, report in reports.items():
-            gate_s = done.stages_s[tower][Stage.VERIFY]
             if number:
-                yield GateRun(name=demo.name, tower=tower, gate_s=gate_s, compile_s=None, report=report)
-                run.say(f"{demo.name}, {tower}, {done.code[tower]}: {gate_s:.2f} s")
+                measured = GateRun.of(demo.name, tower, done.stages_s[tower], report, cold=False)
+                run.say(f"{demo.name}, {tower}, {done.code[tower]}: {measured.gate_s:.2f} s")
+                yield measured
 
 
 def _run_cold(run: Run, name: str, spec: ExportSpec) -> list[GateRun]:
@@ -118,17 +136,8 @@ def _run_cold(run: Run, name: str, spec: ExportSpec) -> list[GateRun]:
     done, reports = _export(spec.model_copy(update={"ranks": 1, "max_batch_size": _LARGEST_BATCH}), place)
     found = []
     for tower, report in reports.items():
-        stages = done.stages_s[tower]
-        found.append(
-            GateRun(
-                name=name,
-                tower=tower,
-                gate_s=stages[Stage.VERIFY],
-                compile_s=stages[Stage.COMPILE],
-                report=report,
-            )
-        )
-        run.say(f"{name}, {tower}: {found[-1].ratio:.2f} of {stages[Stage.COMPILE]:.1f} s")
+        found.append(GateRun.of(name, tower, done.stages_s[tower], report, cold=True))
+        run.say(f"{name}, {tower}: {found[-1].ratio:.2f} of {found[-1].compile_s:.1f} s")
     return found
 
 
@@ -142,7 +151,7 @@ def _export(spec: ExportSpec, place: Place) -> tuple[ExportRun, dict[str, Verifi
 
 def tables(result: GateFigures) -> tuple[Table, ...]:
     """Return tables of the warm seconds, of the ratios, of the steps, and of the slowest cases."""
-    steps = sorted({step for each in (*result.cold, *result.warm) for step in each.report.seconds})
+    steps = sorted({step for each in (*result.cold, *result.warm) for step in each.seconds})
     return (
         Table(
             title=f"The gate of the demo's towers, warm: seconds (lowest to highest); aim {_WARM_AIM_S:g}",
@@ -159,8 +168,8 @@ def tables(result: GateFigures) -> tuple[Table, ...]:
                     format_number(each.ratio, 2),
                     format_number(each.compile_s or 0.0),
                     format_number(each.gate_s),
-                    *(format_number(each.report.seconds.get(step, 0.0)) for step in steps),
-                    str(len(each.report.cases)),
+                    *(format_number(each.seconds.get(step, 0.0)) for step in steps),
+                    str(each.cases),
                 )
                 for each in result.cold
             ),
@@ -176,7 +185,7 @@ def tables(result: GateFigures) -> tuple[Table, ...]:
 def _warm_rows(runs: Sequence[GateRun], steps: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for tower in dict.fromkeys(each.tower for each in runs):
         own = [each for each in runs if each.tower == tower]
-        seconds = [[each.report.seconds.get(step, 0.0) for each in own] for step in steps]
+        seconds = [[each.seconds.get(step, 0.0) for each in own] for step in steps]
         yield (
             tower,
             str(len(own)),
@@ -186,8 +195,7 @@ def _warm_rows(runs: Sequence[GateRun], steps: Sequence[str]) -> Iterator[tuple[
 
 
 def _describe_slowest(run: GateRun) -> str:
-    slowest = sorted(run.report.cases, key=lambda case: -(case.seconds or 0.0))[:_SLOWEST]
-    return ", ".join(f"{case.name} {(case.seconds or 0.0) / run.gate_s:.0%}" for case in slowest)
+    return ", ".join(f"{name} {seconds / run.gate_s:.0%}" for name, seconds in run.slowest.items())
 
 
 def draw(result: GateFigures, figure: Figure) -> None:
