@@ -364,9 +364,10 @@ def _full(stretcher: Stretcher) -> NamedBatch:
 
 def lighter_full_batch(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBatch]:
     """Yield the largest stretched batch with a `share` of the events that as many rows have as they are."""
-    if rows.sequences:
-        usual = max(float(rows.columns[feature.name].per_row.mean()) for feature in rows.sequences)
-        yield _largest(Stretcher(rows=rows, plan=plan), longest=max(1, int(share * usual)))
+    siblings = group_by_sequence(rows.sequences).values()
+    if siblings:
+        usual = sum(float(rows.columns[features[0].name].per_row.mean()) for features in siblings)
+        yield _largest(Stretcher(rows=rows, plan=plan), longest=max(1, int(share * usual / len(siblings))))
 
 
 def _largest(stretcher: Stretcher, longest: int | None = None) -> NamedBatch:

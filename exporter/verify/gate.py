@@ -18,6 +18,7 @@ from exporter.verify.runner import PackageRunner
 from exporter.verify.trials import Trials
 
 _LARGEST_S = 1.0  # of eager on one core, in the largest batch; lighter ones take the place of a longer one
+_LIGHTER_S = 0.4  # in the longest of these, of which there are several
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ def verify_tower(runnable: RunnableTower, cases: Cases, progress: Progress) -> V
                 if not check.needs_packages:
                     _check_programs(check, runnable, cases, progress)
         with _measure(seconds, "eager"):
-            trials.bound_largest(_LARGEST_S)
+            trials.bound_largest(_LARGEST_S, _LIGHTER_S)
             trials.prepare()
         with _measure(seconds, "loading"):
             runner.await_loaded()

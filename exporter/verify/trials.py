@@ -25,8 +25,10 @@ class Trials:
         self._select = select
         self._ahead: dict[NamedBatch, Trial] = {}
 
-    def bound_largest(self, seconds: float) -> None:
+    def bound_largest(self, seconds: float, lighter_s: float) -> None:
         """Take lighter cases for the largest batch if eager would take longer, going by a smaller one.
+
+        None of these takes longer than `lighter_s`.
 
         The time is that of one core, while packages are loaded by another: on a busy machine the cases are
         the same.
@@ -40,7 +42,7 @@ class Trials:
         usual_ms = self._try_ahead(usual).eager.busy_ms
         predicted_s = usual_ms / 1e3 * _count_values(largest) / _count_values(usual)
         if predicted_s > seconds:
-            self.cases = self.cases.lighten(seconds / predicted_s)
+            self.cases = self.cases.lighten(lighter_s / predicted_s)
 
     def prepare(self) -> None:
         """Prepare the checks."""

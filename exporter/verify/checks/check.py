@@ -24,7 +24,7 @@ from exporter.verify.numerics import find_not_finite
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import Answer, PackageRunner, Refused
 
-REPEATS_LIMIT_S = 0.1  # no repeat of a call begins later
+REPEATS_LIMIT_S = 0.05  # no repeat of a call begins later
 
 
 class TimedOutputs(NamedTuple):

@@ -287,7 +287,8 @@ def test_lighter_cases_take_the_place_of_a_batch_that_would_take_too_long(
     runnable = runnable_of(tower, chain, tmp_path)
     report = verify_tower(runnable, cases, no_progress)
     assert shares == [] and [case.sizes["seq_clicks"] for case in report.cases] == [3, 160, 640, 0]
-    monkeypatch.setattr("exporter.verify.gate._LARGEST_S", 1e-9)
+    for limit in ("_LARGEST_S", "_LIGHTER_S"):
+        monkeypatch.setattr(f"exporter.verify.gate.{limit}", 1e-9)
     report = verify_tower(runnable, cases, no_progress)
     assert [case.name for case in report.cases] == ["batch_2", "batch_32", "batch_40", "batch_64", "empty"]
     assert report.cases[3].sizes == {"seq_clicks": 64, "batch": 64} and report.cases[3].detail == "short"
