@@ -159,7 +159,7 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
         patches.enter_context(sizes_zero_and_one_stay_dynamic())
         patches.enter_context(_remember_probes())
         patches.enter_context(_limit_instruction_sets(target))
-        patches.enter_context(_keep_headers(header_folder(target)))
+        patches.enter_context(keep_headers(header_folder(target)))
         if device_of(target) is Device.CUDA:
             from exporter.aoti.tuning import tune_on_weights  # its import takes a third of a second
 
@@ -218,7 +218,7 @@ def _boot_id() -> str:
 
 
 @contextmanager
-def _keep_headers(folder: Path) -> Iterator[None]:
+def keep_headers(folder: Path) -> Iterator[None]:
     """Cache precompiled headers, which take 14 seconds to compile, in `folder`: see `workarounds.HEADERS`."""
     with (
         mock.patch.object(codecache, "_HEADER_DIR", str(folder)),

@@ -34,7 +34,7 @@ MERGED_CALLS = Workaround(
     seen_in="2.13",
 )
 HEADERS = Workaround(
-    name="_keep_headers",
+    name="keep_headers",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/codecache.py",
     breaks="precompiled headers are cached below TMPDIR and not below TORCHINDUCTOR_CACHE_DIR: an attempt, "
     "which has a TMPDIR of its own, compiles them again, which takes longer than compiling everything else",

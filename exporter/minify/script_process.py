@@ -17,6 +17,8 @@ from pathlib import Path
 import torch._inductor  # noqa: F401, TID251  imported, not used: once for all scripts
 from pydantic import BaseModel
 
+from exporter.aoti.torch_private import header_folder, keep_headers
+
 
 class ScriptRequest(BaseModel):
     """Request to run a script up to a step, for at most `limit_s` seconds."""
@@ -58,7 +60,8 @@ def _run(request: ScriptRequest) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = [str(request.script), request.last_step]
     try:
-        runpy.run_path(str(request.script), run_name="__main__")
+        with keep_headers(header_folder()):
+            runpy.run_path(str(request.script), run_name="__main__")
     except SystemExit:
         os._exit(0)
     except BaseException:  # noqa: BLE001  any exception ends this process
