@@ -5,8 +5,11 @@ box where they are stored, and not from `Checkpoint.read`, which filled the modu
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +20,9 @@ from exporter.dtypes import TableDtype
 from exporter.readback.compare import PIECE, Box, as_rows, split_rows
 from exporter.readback.errors import WeightsDiffer
 
+_THREADS = 2  # that make rows anew
+
+Made = TypeVar("Made")
 Remake = Callable[[Tensor], Mapping[str, Tensor]]  # rows of the checkpoint -> bytes, by the tensors' names
 
 
@@ -68,9 +74,12 @@ class Remade(Expected):
         _, *inner = self.meta.shape or (1,)
         width = max(1, TensorMeta(shape=tuple(inner), dtype=torch.float32).nbytes)
         step = max(1, PIECE // width)
-        for begin in range(first, end, step):
-            rows = rows_of(self.pieces, self.meta, begin, min(begin + step, end))
-            for name, raw in self.remake(rows).items():
+
+        def remake(begin: int) -> Mapping[str, Tensor]:
+            return self.remake(rows_of(self.pieces, self.meta, begin, min(begin + step, end)))
+
+        for begin, remade in _map_ahead(remake, range(first, end, step)):
+            for name, raw in remade.items():
                 yield Box(tensor=name, raw=raw, offset=(begin - first, *(0 for _ in raw.shape[1:])))
 
 
@@ -91,6 +100,21 @@ class Held(Expected):
         raw = as_rows(raw_of(values), values.dtype.itemsize)[first:end]
         for row, part in split_rows(raw):
             yield Box(tensor=self.name, raw=part, offset=(row, *(0 for _ in part.shape[1:])))
+
+
+def _map_ahead(remake: Callable[[int], Made], places: Sequence[int]) -> Iterator[tuple[int, Made]]:
+    """Yield each place with what is made there, a few places ahead: one thread reads while others compute."""
+    if len(places) < 2:
+        yield from ((place, remake(place)) for place in places)
+        return
+    with ThreadPoolExecutor(_THREADS) as pool:
+        pending: deque[tuple[int, Future[Made]]] = deque()
+        for place in places:
+            pending.append((place, pool.submit(remake, place)))
+            if len(pending) > _THREADS:
+                first, made = pending.popleft()
+                yield first, made.result()
+        yield from ((place, made.result()) for place, made in pending)
 
 
 def rows_of(pieces: Sequence[Piece], meta: TensorMeta, first: int, end: int) -> Tensor:
