@@ -26,4 +26,5 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "gate": Requirements(minutes=45, disk_gb=2),
     "items": Requirements(minutes=30, disk_gb=7),
     "release_gate": Requirements(minutes=10, disk_gb=1),
+    "fleet": Requirements(minutes=6, disk_gb=2),
 }

@@ -1,5 +1,7 @@
 """Read a pipeline config in TorchEasyRec's text format as the PipelineConfig of a model."""
 
+from functools import lru_cache
+
 from exporter.config.bounds import check_bounds
 from exporter.config.families.registry import FAMILIES
 from exporter.config.family import FamilyConfig
@@ -25,10 +27,16 @@ _KERNELS = {
     KernelMessage.PYTORCH: Kernel.PYTORCH,
 }
 _PRECISIONS = {"": Precision.FP32, "BF16": Precision.BF16, "FP16": Precision.FP16}
+# protobuf's text parser is written in Python and takes most of the time in which a job is accepted; every few
+# hours a model is exported with the same config. These are kept: a few megabytes in all.
+_KEPT = 64
+_LONGEST_KEPT = 1 << 16  # characters
 
 
 def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig:
     """Read and check a whole model's config; fields that only concern training are accepted and ignored.
+
+    The configs of the last texts are kept, and returned again.
 
     Args:
         text: protobuf text format, as TorchEasyRec reads it.
@@ -38,10 +46,17 @@ def parse_pipeline_config(text: str, *, where: str = "config") -> PipelineConfig
         InvalidPipelineConfig: the text does not parse, or contradicts itself.
         UnsupportedConfig: it asks for something Slipway does not build.
     """
+    return (_parse_kept if len(text) <= _LONGEST_KEPT else _parse)(text, where)
+
+
+def _parse(text: str, where: str) -> PipelineConfig:
     config = parse_published_config(text, where=where)
     with errors_with_lines(text, where):
         FAMILIES[config.model.family].check(config.model, config.features, config.groups)
     return config
+
+
+_parse_kept = lru_cache(maxsize=_KEPT)(_parse)
 
 
 def parse_published_config(text: str, *, where: str = "config") -> PipelineConfig:

@@ -95,3 +95,22 @@ def test_training_decides_on_averaged_weights_unless_the_export_does(
     parse_edited: ParseEdited, edits: list[tuple[str, str]], averaged: bool
 ) -> None:
     assert parse_edited(*edits).averaged_weights is averaged
+
+
+def test_the_config_of_a_text_is_kept_and_refusals_are_said_each_time(text: str) -> None:
+    config = parse_pipeline_config(text)
+    assert parse_pipeline_config("".join(text)) is config
+    assert parse_pipeline_config(f"{text}\n# changed") is not config
+    bad = text.replace("feature_name", "no_such_field", 1)
+    said = []
+    for where in ("config", "config", "file:///pipeline.config"):
+        with pytest.raises(InvalidPipelineConfig) as raised:
+            parse_pipeline_config(bad, where=where)
+        said.append(raised.value.where)
+    assert said[0] == said[1] != said[2] and said[2].startswith("file:///pipeline.config:")
+
+
+def test_a_long_text_is_read_anew(text: str) -> None:
+    long = f"{text}\n{'#' * (1 << 16)}"
+    assert parse_pipeline_config(long) == parse_pipeline_config(long)
+    assert parse_pipeline_config(long) is not parse_pipeline_config(long)
