@@ -12,6 +12,7 @@ from cli.inspect import trace_table
 from cli.settings import CheckSettings
 from exporter.artifact.signing import VerifyingKey
 from exporter.check.report import CheckReport, Finding, TowerCheck
+from exporter.errors import InvalidSpec
 from exporter.storage.local import LocalStore
 from exporter.towers.plan import CheckRequest
 from processes.settings import NO_CODE_CACHE
@@ -90,11 +91,16 @@ def run(arguments: argparse.Namespace) -> int:
     code_cache: str | None = arguments.code_cache
     key = VerifyingKey(arguments.verify) if arguments.verify else None
     published = open_artifact(arguments.artifact, key) if arguments.artifact else None
+    base = reconstruct_request(published) if published else None
+    if base is not None and "config_uri" not in base and not (arguments.config or arguments.spec):
+        raise InvalidSpec(
+            f"the manifest of {arguments.artifact} names no config: the export was given its text",
+            hint="give the model's pipeline config with --config",
+            where="config",
+        )
     report = check(
         CheckTask(
-            spec=request_of(
-                arguments, CheckRequest, base=reconstruct_request(published) if published else None
-            ),
+            spec=request_of(arguments, CheckRequest, base=base),
             published=published,
             families=settings.families,
             sizes=arguments.sizes,
