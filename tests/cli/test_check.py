@@ -1,5 +1,7 @@
 """`slipway check`: its request, and how it prints its findings."""
 
+from pathlib import Path
+
 import pytest
 
 from cli.check import show
@@ -7,6 +9,7 @@ from cli.main import main
 from exporter.check.report import CheckReport, Finding, TowerCheck
 from exporter.outcome import Failure
 from exporter.spec import TowerName
+from tests.jobs.factories import make_entry, make_manifest
 
 FOUND = (
     Finding(subject="agrees", case="batch_7", passed=True, of_allowed=0.125),
@@ -58,3 +61,13 @@ def test_what_cannot_be_checked_is_one_line(
     assert main(["check", *options]) > 0
     [line] = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_an_artifact_of_a_config_that_was_given_as_text_needs_the_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = make_manifest("01jd6v7x4mzq3w8c5kftn2rbha", make_entry(TowerName.USER))
+    (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
+    assert main(["check", "--artifact", str(tmp_path)]) > 0
+    [line] = capsys.readouterr().err.splitlines()
+    assert "[invalid_spec]" in line and "names no config" in line and "--config" in line
