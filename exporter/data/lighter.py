@@ -13,7 +13,8 @@ from exporter.dims.sizes import verification_batch_sizes
 def lighter_batches(rows: Rows, plan: DimPlan, share: float) -> Iterator[NamedBatch]:
     """Yield two batches in the place of the largest one, each with at most half a `share` of its events.
 
-    They are timed and repeated; `full_batch`, which has the whole share, is not. The first has rows as they are, but fewer of them; the second has as many rows, with shorter histories.
+    They are timed and repeated; `full_batch`, which has the whole share, is not. The first has rows as they
+    are, but fewer of them; the second has as many rows, with shorter histories.
     None comes in the place of a batch without sequences: it takes no longer for a row than a small one.
     """
     *small, size = verification_batch_sizes(plan)
