@@ -33,8 +33,12 @@ def main(arguments: list[str]) -> int:
     """Run the command given after the grace period and the limits; return its exit status."""
     grace_s, limits, command = float(arguments[0]), arguments[1], arguments[2:]
 
+    started: list[subprocess.Popen[bytes]] = []  # kept: a dropped one would take the status of an ended child
+
     def start() -> int:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent).pid  # noqa: PLW1509 (no threads)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)  # noqa: PLW1509 (no threads)
+        started.append(process)
+        return process.pid
 
     try:
         return guard(start, grace_s, limits)

@@ -63,6 +63,29 @@ def test_its_status_is_the_commands(start: Start, program: str, status: int) -> 
     process.stop()
 
 
+# The guard starts its command so slowly that the command has ended by then.
+STARTS_SLOWLY = """
+import subprocess, sys, time
+from processes.guard import main
+
+class SlowPopen(subprocess.Popen):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        time.sleep(0.5)
+
+subprocess.Popen = SlowPopen
+sys.exit(main(["1", "", "sh", "-c", "exit 3"]))
+"""
+
+
+def test_the_status_of_a_command_that_ends_at_once_is_not_lost() -> None:
+    with subprocess.Popen([sys.executable, "-c", STARTS_SLOWLY], stdin=subprocess.PIPE) as guard:
+        try:
+            assert guard.wait(30) == 3
+        finally:
+            guard.kill()
+
+
 def test_it_writes_a_log_and_gets_an_environment(start: Start) -> None:
     process = start("import os; print('one\\ntwo', os.environ['GIVEN'])")
     process.wait()
