@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch._inductor  # noqa: F401, TID251  imported, not used: once for all scripts
@@ -60,7 +61,7 @@ def _run(request: ScriptRequest) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = [str(request.script), request.last_step]
     try:
-        with keep_headers(header_folder()):
+        with _kept_headers():
             runpy.run_path(str(request.script), run_name="__main__")
     except SystemExit:
         os._exit(0)
@@ -69,6 +70,14 @@ def _run(request: ScriptRequest) -> None:
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)
+
+
+def _kept_headers() -> AbstractContextManager[None]:
+    """Return what lets a script use compiled headers of the machine; nothing where there is no compiler."""
+    try:
+        return keep_headers(header_folder())
+    except Exception:  # noqa: BLE001  of torch's own kinds; the script will fail in its step, and say so
+        return nullcontext()
 
 
 def _wait(child: int, limit_s: float) -> int | None:
