@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -44,15 +45,21 @@ class ForkedGuard:
         return self._status
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the guard's end and return its status.
+        """Wait for the guard's end and return its status; another thread that waits holds up nobody.
 
         Raises:
             subprocess.TimeoutExpired: the timeout came first.
         """
-        with self._turn:
+        begun = time.monotonic()
+        if not self._turn.acquire(timeout=-1 if timeout is None else timeout):
+            raise subprocess.TimeoutExpired("guard", timeout or 0.0)
+        try:
             if self._status is None:
-                self._status = self._hear(timeout)
+                spent = time.monotonic() - begun
+                self._status = self._hear(None if timeout is None else max(0.0, timeout - spent))
             return self._status
+        finally:
+            self._turn.release()
 
     def terminate(self) -> None:
         """Ask the guard to end what it guards."""

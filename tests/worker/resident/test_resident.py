@@ -239,6 +239,22 @@ def test_all_threads_that_ask_for_the_status_hear_the_same() -> None:
         ours.close()
 
 
+def test_a_thread_that_waits_for_the_end_holds_up_no_other() -> None:
+    ours, theirs = socket.socketpair()
+    guard = ForkedGuard(ours, pid=1)
+    with ThreadPoolExecutor() as threads, theirs:
+        waiting = threads.submit(guard.wait)
+        time.sleep(0.2)
+        begun = time.monotonic()
+        assert guard.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            guard.wait(0.1)
+        assert time.monotonic() - begun < 5.0
+        theirs.sendall(b"3\n")
+        assert waiting.result(10.0) == guard.wait() == guard.poll() == 3
+    ours.close()
+
+
 WORKER = """
 import os, sys, time
 from worker.launch import make_resident
