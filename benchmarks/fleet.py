@@ -9,6 +9,8 @@ import argparse
 import functools
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -95,14 +97,18 @@ class FleetFigures(BaseModel):
 
 def main() -> int:
     parser = build_parser("fleet", __doc__)
-    parser.add_argument("--models", type=int, default=10_000, metavar="N", help="default: %(default)s")
-    parser.add_argument("--targets", type=int, default=3, metavar="N", help="default: %(default)s")
+    parser.add_argument("--models", type=_count, default=10_000, metavar="N", help="default: %(default)s")
+    parser.add_argument("--targets", type=_count, default=3, metavar="N", help="default: %(default)s")
     parser.add_argument(
-        "--wait", type=float, default=10.0, metavar="S", help="bound of 95 of 100 waits; default: %(default)s"
+        "--wait",
+        type=_amount,
+        default=10.0,
+        metavar="S",
+        help="bound of 95 of 100 waits; default: %(default)s",
     )
     parser.add_argument(
         "--retention-days",
-        type=float,
+        type=_amount,
         default=3.0,
         metavar="D",
         help="of job records (SLIPWAY_JOB_RETENTION) and releases; default: %(default)s",
@@ -110,13 +116,26 @@ def main() -> int:
     for name, price in Prices():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            type=float,
+            type=_amount,
             default=price,
             metavar="$",
             help="price; default: %(default)s",
         )
     given = parser.parse_args()
     return run_benchmark("fleet", given, functools.partial(measure, given))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    with suppress(ValueError):
+        if 0 <= (amount := float(text)) < inf:
+            return amount
+    raise argparse.ArgumentTypeError(f"{text!r} is no amount of 0 or more")
 
 
 def measure(given: argparse.Namespace, run: Run) -> Report:
