@@ -11,7 +11,7 @@ from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.aoti.torch_private import compile_files, observe_compiled_files
 from exporter.errors import CompileFailed
 from exporter.manifest import Versions
-from exporter.spec import Target
+from exporter.spec import Device, Target, device_of
 from exporter.stages import Progress, no_progress
 from exporter.version import __version__
 
@@ -25,6 +25,10 @@ def compile_code(
         OutOfMemory: the compiler ran out of memory; kernels for a GPU are tuned on the GPU.
         CompileFailed: any other failure, with the start of the compiler's message.
     """
+    if device_of(target) is Device.CPU:
+        from exporter.aoti.kernels.attention_template import register_kernels  # its import takes a second
+
+        register_kernels()
     try:
         with observe_compiled_files(lambda files: progress(None, f"{files} files compiled")):
             written = compile_files(program, target)

@@ -1,4 +1,4 @@
-"""All use of torch's private API (torch 2.13), except loading (`torch_loader`) and tuning (`tuning`).
+"""All use of torch's private API (torch 2.13), except loading, tuning and `kernels`.
 
 Other modules use only private names without a public counterpart: types of operators, dispatch modes,
 pytrees.

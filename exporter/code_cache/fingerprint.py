@@ -29,6 +29,8 @@ from exporter.trace.op_libraries import all_graphs, find_compiled_in_modules
 
 # Folders of the code that a trace runs or that decides how it is compiled.
 _OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers", "trace")
+_SOURCES = frozenset({".py", ".h"})
+_KERNELS = Path(exporter.__path__[0]) / "aoti" / "kernels"
 _VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # the key contains their versions
 _IGNORED_FIELDS = frozenset(
     {
@@ -127,7 +129,8 @@ def _digest_beside(module: str) -> str:
 
 @cache
 def _digest_folder(folder: Path) -> str:
-    texts = ((str(path.relative_to(folder)), path.read_bytes()) for path in sorted(folder.rglob("*.py")))
+    sources = (path for path in sorted(folder.rglob("*")) if path.suffix in _SOURCES)
+    texts = ((str(path.relative_to(folder)), path.read_bytes()) for path in sources)
     return _sha256("\n".join(f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in texts))
 
 
@@ -136,8 +139,11 @@ def _describe_program(program: ExportedProgram) -> Iterator[str]:
         if isinstance(module, GraphModule):
             yield f"graph {name}"
             yield from (_describe_node(node) for node in module.graph.nodes)
-    for module in find_compiled_in_modules(all_graphs([program])):  # their kernels become part of the code
+    compiled_in = find_compiled_in_modules(all_graphs([program]))
+    for module in compiled_in:  # their kernels become part of the code
         yield f"compiled in {module} {_digest_beside(module)}"
+    if compiled_in:
+        yield f"kernels {_digest_folder(_KERNELS)}"
     yield str(program.graph_signature)
     yield str(program.call_spec)
     yield str(sorted((str(symbol), str(bounds)) for symbol, bounds in program.range_constraints.items()))

@@ -14,5 +14,5 @@ class BuildOptions:
     id_weights: IdWeights = IdWeights.APPLY  # whether the weights of weighted ids scale their rows
     tables: Tables = field(default_factory=Tables)  # dtypes and layout as packaged
     precision: Precision = Precision.FP32  # precision of everything but the tables
-    kernel: Kernel = Kernel.PYTORCH  # kernels of the HSTU layers on CUDA; a CPU always runs PyTorch's
+    kernel: Kernel = Kernel.PYTORCH  # kernels of the HSTU layers on CUDA; a CPU has one of its own
     tf32: bool = False  # True: products of fp32 matrices on CUDA may round their factors to TF32

@@ -1,4 +1,4 @@
-"""Copy a tower with Triton kernels for its HSTU layers, leaving the original as torch computes it."""
+"""Copy a tower with our kernels for its HSTU layers, leaving the original as torch computes it."""
 
 import copy
 from collections.abc import Callable, Collection, Mapping
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from exporter.dtypes import Kernel
-from exporter.models.hstu.attention import AllHeads, Attention, HeadByHead, TritonAttention
+from exporter.models.hstu.attention import AllHeads, Attention, HeadByHead, JaggedAttention, TritonAttention
 from exporter.models.hstu.gated_output import GatedOutput, TritonGatedOutput
 from exporter.models.hstu.positional_encoder import PositionEncoding, TritonPositionEncoding
 from exporter.towers.tower import Tower
@@ -17,6 +17,11 @@ from exporter.towers.tower import Tower
 def _triton_attention(old: nn.Module) -> nn.Module:
     assert isinstance(old, Attention)
     return TritonAttention(old.heads, old.visibility)
+
+
+def _jagged_attention(old: nn.Module) -> nn.Module:
+    assert isinstance(old, Attention)
+    return JaggedAttention(old.heads, old.visibility)
 
 
 def _triton_output(old: nn.Module) -> nn.Module:
@@ -29,9 +34,12 @@ def _triton_positions(old: nn.Module) -> nn.Module:
     return TritonPositionEncoding(old.config, scale=old.scale, prefix=old.prefix)
 
 
-# Functions that make the Triton twin of a module, by its type. A twin takes the same arguments. These modules
-# have no weights: those belong to their callers, which are not replaced.
-_TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
+_Twins = Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]]
+
+# Functions that make the twin of a module, by its type. A twin takes the same arguments. These modules have
+# no weights: those belong to their callers, which are not replaced.
+_ON_CPU: _Twins = {AllHeads: _jagged_attention, HeadByHead: _jagged_attention}
+_BY_TRITON: _Twins = {
     AllHeads: _triton_attention,
     HeadByHead: _triton_attention,
     GatedOutput: _triton_output,
@@ -39,24 +47,27 @@ _TWINS: Mapping[type[nn.Module], Callable[[nn.Module], nn.Module]] = {
 }
 
 
-def with_triton_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = ()) -> Tower:
-    """Return a copy with Triton twins if `device` is CUDA and the request asks for them, else the tower.
+def with_kernels(tower: Tower, device: torch.device, *, kept: Collection[str] = ()) -> Tower:
+    """Return a copy with twins by our kernels: for a CPU, or by Triton for CUDA if the request asks for them.
 
     The tower itself does not change, because the gate compares with it; both share their weights. The copy
     also keeps the original submodules whose names are in `kept`, because a pass looks for them.
     """
-    if device.type != "cuda" or tower.config.options.kernel is not Kernel.TRITON:
+    twins_by_type = _BY_TRITON if device.type == "cuda" else _ON_CPU
+    if device.type == "cuda" and tower.config.options.kernel is not Kernel.TRITON:
         return tower
     root = tower.module
     old = {
         id(module): module
         for name, module in root.named_modules(remove_duplicate=False)
-        if type(module) in _TWINS and name not in kept
+        if type(module) in twins_by_type and name not in kept
     }
+    if not old:
+        return tower
     # Objects that deepcopy shares or replaces: all but the modules around those replaced.
     shared: dict[int, object] = {id(tensor): tensor for tensor in (*root.parameters(), *root.buffers())}
     for module in root.modules():
         if old.keys().isdisjoint(id(inner) for inner in module.modules()):
             shared[id(module)] = module
-    twins = {key: _TWINS[type(module)](module).train(module.training) for key, module in old.items()}
+    twins = {key: twins_by_type[type(module)](module).train(module.training) for key, module in old.items()}
     return replace(tower, module=copy.deepcopy(root, shared | twins))

@@ -11,7 +11,7 @@ from torch.export import ExportedProgram
 from exporter.aoti.assemble import WrittenFile
 from exporter.aoti.code import ProgramCode, describe_layouts
 from exporter.aoti.compile import compile_code
-from exporter.lowering.kernels import with_triton_kernels
+from exporter.lowering.kernels import with_kernels
 from exporter.manifest import AppliedPass
 from exporter.passes.apply_passes import apply_passes, preserved_calls, require_applied
 from exporter.spec import ExportSpec, Mode, Pass, Target
@@ -128,7 +128,7 @@ def trace_parts(
     for done, part in enumerate(parts):
         report = part_progress(progress, done, len(parts))
         preserved = preserved_calls(part.tower, passes)
-        tower = with_triton_kernels(part.tower, device, kept=preserved)
+        tower = with_kernels(part.tower, device, kept=preserved)
         program = trace_tower(tower, tensors, device, report, preserved=preserved)
         program, applied = apply_passes(part.tower, program, passes, tensors)
         traced.append(TracedPart(part=part, program=program, passes=applied))

@@ -1,7 +1,8 @@
 """Find the custom-op libraries that a server must import before it can load a package.
 
-Operators made with `torch.library.triton_op` need no import there, as the compiler puts their kernels into
-the package. A process that runs a program as it was traced needs their modules all the same.
+Operators made with `torch.library.triton_op` and those of `CPU_KERNELS` need no import there, as the compiler
+puts their kernels into the package. A process that runs a program as it was traced needs their modules all
+the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +13,7 @@ from torch.fx import Graph, GraphModule
 
 from exporter.aoti.torch_private import defining_module, is_compiled_in
 from exporter.errors import CompileFailed, InvalidArtifact
+from exporter.models.hstu.kernels.jagged_attention import CPU_KERNELS
 
 # Operator namespace -> the Python module that registers its operators.
 _LIBRARIES = {"fbgemm": "fbgemm_gpu"}
@@ -28,7 +30,7 @@ def find_op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
     """
     found: set[str] = set()
     for operator in _custom_operators(all_graphs(programs)):
-        if is_compiled_in(operator):
+        if _is_compiled_in(operator):
             continue
         library = _library_of(operator)
         if library is None:
@@ -60,7 +62,7 @@ def find_known_libraries(graphs: Iterable[Graph]) -> tuple[str, ...]:
 
 def find_compiled_in_modules(graphs: Iterable[Graph]) -> tuple[str, ...]:
     """Return the modules of operators whose kernels the compiler puts into the package."""
-    found = {defining_module(operator) for operator in _custom_operators(graphs) if is_compiled_in(operator)}
+    found = {defining_module(operator) for operator in _custom_operators(graphs) if _is_compiled_in(operator)}
     return tuple(sorted(module for module in found if module))
 
 
@@ -78,6 +80,10 @@ def require_trusted(libraries: Iterable[str], trusted: Callable[[], Iterable[str
                 hint="if you trust the family's package, install it and name the family in SLIPWAY_FAMILIES",
                 where=where,
             )
+
+
+def _is_compiled_in(operator: OpOverload) -> bool:
+    return is_compiled_in(operator) or operator.name().partition(".")[0] in CPU_KERNELS
 
 
 def _library_of(operator: OpOverload) -> str | None:

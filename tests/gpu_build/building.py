@@ -19,7 +19,7 @@ from exporter.aoti.architecture import architecture, require_target
 from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once, open_rows
 from exporter.data.batch import trace_inputs
-from exporter.lowering.kernels import with_triton_kernels
+from exporter.lowering.kernels import with_kernels
 from exporter.lowering.lower_tower import lower_tower
 from exporter.lowering.tables import table_modules
 from exporter.models.hstu.attention import AllHeads, HeadByHead, TritonAttention
@@ -56,9 +56,7 @@ def packages_of(
     tensors = trace_inputs(rows, tower.plan)
     for part, real in zip(_parts(_without_values(tower, mode), spec), _parts(tower, spec), strict=True):
         given = {name: on_device(each, mode) for name, each in tensors.items()}
-        traced = TracedPart(
-            part=part, program=trace_tower(with_triton_kernels(part.tower, device), given, device)
-        )
+        traced = TracedPart(part=part, program=trace_tower(with_kernels(part.tower, device), given, device))
         with torch.no_grad():
             tensors = real.tower.module(tensors)  # for the next part
         tuned.clear()
@@ -98,7 +96,7 @@ def _attention(part: Part, device: torch.device) -> dict[str, int]:
     """Count the layers of attention in a part by the implementation that computes them."""
     if part.path == SPARSE_PATH:
         return {}
-    modules = [type(each) for each in with_triton_kernels(part.tower, device).module.modules()]
+    modules = [type(each) for each in with_kernels(part.tower, device).module.modules()]
     torchs = sum(each in (AllHeads, HeadByHead) for each in modules)
     return {"pytorch": torchs, "triton": modules.count(TritonAttention)}
 

@@ -137,8 +137,8 @@ def unpad(padded_BLD: Tensor, layout: Layout) -> Tensor:
     return values_ND
 
 
-def tails(values_ND: Tensor, layout: Layout, tail: Layout) -> Tensor:
-    """Return the last elements of each row, as many as `tail` has: (N, D) to (M, D)."""
+def tail_index(layout: Layout, tail: Layout) -> Tensor:
+    """Return the numbers of the last elements of each row, as many as `tail` has, (M,)."""
     behind_M = tail.lengths[tail.rows] - tail.places
     index_M = layout.offsets[1:][tail.rows] - behind_M
-    return values_ND[index_M.clamp(min=0, max=layout.total - 1)]
+    return index_M.clamp(min=0, max=layout.total - 1)

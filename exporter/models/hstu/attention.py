@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from exporter.config.hstu.encoder import StuConfig
 from exporter.models.blocks.jagged import Layout, pad_to, unpad
 from exporter.models.hstu.kernels.attention import AttentionForm
+from exporter.models.hstu.kernels.jagged_attention import jagged_attention
 from exporter.models.hstu.sequence import EncoderSequence
 from exporter.spec import AttentionKind
 
@@ -93,6 +94,7 @@ class Attention(nn.Module, ABC):
     """Attention of one layer; it has no weights, so that a pass may replace it by name."""
 
     reads_mask: ClassVar[bool]
+    by_tail: ClassVar[bool] = False  # whether `attend_tails` computes the last elements of rows alone
 
     def __init__(self, heads: Heads, visibility: Visibility) -> None:
         super().__init__()
@@ -108,6 +110,18 @@ class Attention(nn.Module, ABC):
         `candidates_B` is the number of candidates at the end of each row, None if there are none. The mask is
         `visibility.mask` of these rows, for attention that reads one.
         """
+
+    def attend_tails(
+        self,
+        q_MQ: Tensor,
+        k_NQ: Tensor,
+        v_NE: Tensor,
+        offsets_B1: Tensor,
+        tails_B1: Tensor,
+        candidates_B: Tensor | None,
+    ) -> Tensor:
+        """Return the output, (M, E), for the last elements of rows, which `tails_B1` divides into rows."""
+        raise NotImplementedError
 
 
 class PaddedAttention(Attention):
@@ -147,6 +161,46 @@ class HeadByHead(PaddedAttention):
     def attend(self, q_BLQ: Tensor, k_BLQ: Tensor, v_BLE: Tensor, mask_BLL: Tensor) -> Tensor:
         by_head = zip(*(x.chunk(self.heads.count, dim=2) for x in (q_BLQ, k_BLQ, v_BLE)), strict=True)
         return torch.cat([self.heads.weights(q, k, mask_BLL) @ v for q, k, v in by_head], dim=2)
+
+
+class JaggedAttention(Attention):
+    """Attention by a kernel for CPUs over jagged rows: no padding, and no products that a mask undoes."""
+
+    reads_mask = False
+    by_tail = True
+
+    def forward(
+        self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
+    ) -> Tensor:
+        _, v_NE, q_NQ, k_NQ = uvqk_NW.split(self.heads.widths, dim=1)
+        return self.attend_tails(q_NQ, k_NQ, v_NE, offsets_B1, offsets_B1, candidates_B)
+
+    def attend_tails(
+        self,
+        q_MQ: Tensor,
+        k_NQ: Tensor,
+        v_NE: Tensor,
+        offsets_B1: Tensor,
+        tails_B1: Tensor,
+        candidates_B: Tensor | None,
+    ) -> Tensor:
+        heads, sees = self.heads, self.visibility
+        attended_ME: Tensor = jagged_attention(
+            q_MQ,
+            k_NQ,
+            v_NE,
+            offsets_B1,
+            tails_B1,
+            candidates_B,
+            heads.count,
+            heads.alpha,
+            heads.divisor,
+            sees.prefix,
+            sees.window,
+            sees.sla_k1,
+            sees.sla_k2,
+        )
+        return attended_ME
 
 
 class TritonAttention(Attention):

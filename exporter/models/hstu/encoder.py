@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from exporter.config.hstu.encoder import ContextualPreprocessorConfig, HstuConfig, UihPreprocessorConfig
 from exporter.models.blocks.dropout import Dropout
-from exporter.models.blocks.jagged import last, tails
 from exporter.models.hstu.contextual_preprocessor import ContextualPreprocessor
 from exporter.models.hstu.groups import CandidateGroups, HistoryGroups
 from exporter.models.hstu.positional_encoder import PositionalEncoder
 from exporter.models.hstu.postprocessor import build_postprocessor
 from exporter.models.hstu.preprocessor import Preprocessor, UihPreprocessor
-from exporter.models.hstu.sequence import EncoderSequence
+from exporter.models.hstu.sequence import EncodedTail, EncoderSequence
 from exporter.models.hstu.stu import StuStack
 
 
@@ -40,14 +39,14 @@ class HstuEncoder(nn.Module):
         self._stu_module = StuStack(config, prefix=prefix, max_seq_len=max_seq_len, dropout=dropout.output)
         self._output_postprocessor = build_postprocessor(config.postprocessor, width)
 
-    def encode(self, embedded: Mapping[str, Tensor]) -> EncoderSequence:
-        """Return the sequence after the last STU layer."""
+    def encode(self, embedded: Mapping[str, Tensor]) -> EncodedTail:
+        """Return the elements that are asked for, after all STU layers: candidates, or each row's last."""
         sequence: EncoderSequence = self._input_preprocessor(embedded)
         if self._positional_encoder is not None:
             query_time_B1 = None if self._query_time is None else embedded[self._query_time]
             sequence = replace(sequence, values=self._positional_encoder(sequence, query_time_B1))
         values_PD = F.dropout(sequence.values, self._input_dropout, self.training)
-        encoded: EncoderSequence = self._stu_module(replace(sequence, values=values_PD))
+        encoded: EncodedTail = self._stu_module(replace(sequence, values=values_PD))
         return encoded
 
 
@@ -69,11 +68,8 @@ class UserEncoder(HstuEncoder):
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
         """Return one embedding per row, (B, D), zeros for an empty row."""
         encoded = self.encode(embedded)
-        layout = encoded.layout
-        # The postprocessor treats each element alone, so it is applied to the last one only.
-        newest_B1 = last(encoded.timestamps.unsqueeze(-1), layout)
-        user_BD = self._output_postprocessor(last(encoded.values, layout), newest_B1.squeeze(-1))
-        return user_BD * (layout.lengths > 0).unsqueeze(-1)
+        user_BD = self._output_postprocessor(encoded.values, encoded.timestamps)
+        return user_BD * (encoded.row_lengths > 0).unsqueeze(-1)
 
 
 class CandidateEncoder(HstuEncoder):
@@ -101,8 +97,5 @@ class CandidateEncoder(HstuEncoder):
     def forward(self, embedded: Mapping[str, Tensor]) -> Tensor:
         """Return one embedding per candidate, (M, D)."""
         encoded = self.encode(embedded)
-        assert encoded.candidates is not None
-        times_M1 = tails(encoded.timestamps.unsqueeze(-1), encoded.layout, encoded.candidates)
-        values_MD = tails(encoded.values, encoded.layout, encoded.candidates)
-        candidates_MD: Tensor = self._output_postprocessor(values_MD, times_M1.squeeze(-1))
+        candidates_MD: Tensor = self._output_postprocessor(encoded.values, encoded.timestamps)
         return candidates_MD
