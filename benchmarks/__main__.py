@@ -27,17 +27,23 @@ def main() -> int:
         "--quick", action="store_true", help="run with tiny sizes, only to see that they work"
     )
     parser.add_argument("--results", metavar="DIR", help="default: benchmarks/results")
+    parser.add_argument("--peer", metavar="COMMAND", help="the program that `peer` compares Slipway with")
     given = parser.parse_args()
     if unknown := set(given.names) - REQUIREMENTS.keys():
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     interrupt_on_end_signals()
     chosen = [name for name in REQUIREMENTS if name in given.names or not given.names]
+    if given.peer is None:
+        for name in [name for name in chosen if REQUIREMENTS[name].option]:
+            sys.stdout.write(f"{name}: {REQUIREMENTS[name].skipped}\n")
+            chosen.remove(name)
     options = ["--quick"] * given.quick + (["--results", given.results] if given.results else [])
     sys.stdout.write(f"{', '.join(chosen)}: {_total_requirements(chosen).text()}\n")
     sys.stdout.flush()
     failed = []
     for name in chosen:
-        status = _run([sys.executable, "-m", f"benchmarks.{name}", *options])
+        peer = ["--peer", given.peer] if REQUIREMENTS[name].option else []
+        status = _run([sys.executable, "-m", f"benchmarks.{name}", *options, *peer])
         if status == _INTERRUPTED:
             return _INTERRUPTED
         if status:
@@ -65,7 +71,7 @@ def _total_requirements(names: list[str]) -> Requirements:
     each_required = [REQUIREMENTS[name] for name in names]
     return Requirements(
         minutes=sum(each.minutes for each in each_required),
-        disk_gb=max(each.disk_gb for each in each_required),
+        disk_gb=max((each.disk_gb for each in each_required), default=0),
     )
 
 

@@ -6,13 +6,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """Time on two idle cores, and disk space."""
+    """Time on two idle cores, disk space, and an option without which there is nothing to measure."""
 
     minutes: int
     disk_gb: int
+    option: str = ""
+
+    @property
+    def skipped(self) -> str:
+        """Why the benchmark is skipped where the option is not given."""
+        return f"skipped, because {self.option} is not given; see benchmarks/README.md"
 
     def text(self) -> str:
-        return f"{self.minutes} minutes and {self.disk_gb} GB of disk"
+        option = f", and {self.option}" if self.option else ""
+        return f"{self.minutes} minutes and {self.disk_gb} GB of disk{option}"
 
 
 REQUIREMENTS: Mapping[str, Requirements] = {
@@ -27,4 +34,5 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "items": Requirements(minutes=30, disk_gb=7),
     "release_gate": Requirements(minutes=10, disk_gb=1),
     "fleet": Requirements(minutes=6, disk_gb=2),
+    "peer": Requirements(minutes=100, disk_gb=2, option="--peer COMMAND"),
 }
