@@ -3,17 +3,22 @@
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import redis
 from celery import Celery
+from kombu.connection import Connection
 from kombu.exceptions import OperationalError
+from kombu.messaging import Producer
+from kombu.transport import virtual
+from kombu.utils.json import dumps
 
 from exporter.spec import Target
 from jobs.celery_messages import JOIN_EXPORT, RUN_EXPORT, read_delivery, read_message_text
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
-from jobs.queue import HostCall
+from jobs.model import Job
+from jobs.queue import AddJob, HostCall, Message
 from jobs.request import Priority
 from jobs.stores.redis_store import translate_redis_errors
 
@@ -80,26 +85,62 @@ def queue_name(target: Target) -> str:
 
 def message_lists(target: Target = "cpu") -> tuple[str, ...]:
     """Return the lists that hold a target's waiting messages, in the order in which workers read them."""
-    queue = queue_name(target)
-    return tuple(f"{queue}{_SEPARATOR}{step}" if step else queue for step in sorted(_STEPS.values()))
+    return tuple(_list_of(queue_name(target), step) for step in sorted(_STEPS.values()))
+
+
+def _list_of(queue: str, step: int) -> str:
+    return f"{queue}{_SEPARATOR}{step}" if step else queue
+
+
+class _WritingChannel(virtual.Channel):
+    """A channel without a connection, which gives every message back as it would be sent."""
+
+    def _put(self, queue: str, message: dict[str, Any], **_options: Any) -> dict[str, Any]:
+        return message
+
+
+class _WritingTransport(virtual.Transport):
+    Channel = _WritingChannel
+
+
+class MessageWriter:
+    """Writes messages about jobs as Celery and kombu lay them into Redis, for whoever sends them."""
+
+    def __init__(self, app: Celery) -> None:
+        """Write what `app` would send."""
+        self._app = app
+        connection = Connection(transport=_WritingTransport)  # type: ignore[no-untyped-call]  # kombu is not typed
+        channel = connection.channel()  # type: ignore[no-untyped-call]  # kombu is not typed
+        self._producer = Producer(channel, serializer="json")  # type: ignore[no-untyped-call]  # kombu is not typed
+
+    def write(self, job_id: JobId, priority: Priority, target: Target) -> Message:
+        """Return a message about a job to the workers that serve a target."""
+        task = self._app.amqp.as_task_v2(
+            job_id, RUN_EXPORT, (job_id,), argsrepr="", kwargsrepr="", ignore_result=None
+        )
+        queue, step = queue_name(target), _STEPS[priority]
+        message = self._producer.publish(  # type: ignore[no-untyped-call]  # kombu is not typed
+            task.body, routing_key=queue, headers=task.headers, priority=step, **task.properties
+        )
+        return Message(_list_of(queue, step), str(dumps(message)))  # type: ignore[no-untyped-call]  # kombu is not typed
 
 
 class CeleryQueue:
-    """Messages through Celery on Redis; a message has its job's id, by which it can be found."""
+    """Messages to Celery's workers on Redis; a message has its job's id, by which it can be found."""
 
     def __init__(self, app: Celery, client: redis.Redis) -> None:
-        """Publish through `app`; look into its broker with `client`."""
+        """Write messages as `app` does; send them, and look into its broker, with `client`."""
         self._app = app
         self._redis = client
+        self._writer = MessageWriter(app)
+
+    def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
+        return add([self._writer.write(job.id, job.priority, target) for target in job.pending_targets])
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        step, queue = _STEPS[priority], queue_name(target)
-        try:
-            self._app.send_task(
-                RUN_EXPORT, args=[job_id], task_id=job_id, queue=queue, priority=step, retry=False
-            )
-        except OperationalError as error:
-            raise StoreUnavailable(error) from error
+        key, text = self._writer.write(job_id, priority, target)
+        with translate_redis_errors():
+            self._redis.lpush(key, text)
 
     def call_host(self, call: HostCall, target: Target = "cpu") -> None:
         try:

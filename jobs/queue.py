@@ -1,8 +1,8 @@
 """The queue: messages with job ids that make workers look at the job store, which knows the truth."""
 
 import logging
-from collections.abc import Sequence
-from typing import Annotated, Protocol
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import AfterValidator, Field
 
@@ -26,8 +26,26 @@ class HostCall(Frozen):
     time_limit_s: Annotated[float, Field(gt=0, le=_LONGEST_WAIT_S)]  # how long the others wait for this host
 
 
+class Message(NamedTuple):
+    """A message as it will lie in Redis: the list that it goes to, and its text."""
+
+    key: str
+    text: str
+
+
+# Stores a new job and sends these messages in one step; returns the job that is there instead, or None.
+AddJob = Callable[[Sequence[Message]], JobId | None]
+
+
 class JobQueue(Protocol):
     """Sends messages to the workers; may lose and repeat them."""
+
+    def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
+        """Have `add` store a job, and enqueue it for its targets; return what `add` returns.
+
+        A queue in the Redis of the job store gives `add` the messages; others send them afterwards.
+        """
+        ...
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         """Send a message about a job to the workers that serve a target."""
@@ -58,6 +76,12 @@ class MemoryQueue:
         self.sent: list[JobId] = []
         self.targets: list[Target] = []  # the target of each
         self.calls: list[HostCall] = []
+
+    def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
+        instead = add(())
+        if instead is None:
+            enqueue_if_possible(self, job)
+        return instead
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         self.sent.append(job_id)

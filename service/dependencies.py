@@ -14,7 +14,7 @@ from jobs.control.releases import MemoryPointers, ReleasePointers, Releases
 from jobs.control.visible_releases import VisibleReleases
 from jobs.diagnostics.bundles import Bundles, MemoryBundles
 from jobs.diagnostics.logs import JobLogs, MemoryLogs
-from jobs.fleet.roster import Fleet, Roster
+from jobs.fleet.roster import Fleet, ReadAlive, Roster
 from jobs.fleet.tallies import MemoryTallies, Tallies
 from jobs.stores.job_store import JobTotals
 from service.access.callers import Caller
@@ -35,6 +35,7 @@ class Backend:
     tallies: Tallies = field(default_factory=MemoryTallies)
     pointers: ReleasePointers = field(default_factory=MemoryPointers)
     bundles: Bundles = field(default_factory=MemoryBundles)
+    recently_alive: ReadAlive | None = None  # the roster's workers as of late; default: as of now
 
 
 def _backend(request: Request) -> Backend:
@@ -61,12 +62,13 @@ async def _totals(request: Request, caller: Reader) -> JobTotals | None:
 
 
 async def _fleet(request: Request, caller: Reader) -> Fleet:
-    return fleet_of(request, caller)
+    backend = _backend(request)
+    return Fleet(backend.recently_alive or backend.roster.alive, shows_jobs=caller.sees_all)
 
 
 def fleet_of(request: Request, caller: Caller | None) -> Fleet:
-    """Return the workers as a caller sees them; None stands for a caller without a key."""
-    return Fleet(_backend(request).roster, shows_jobs=caller is not None and caller.sees_all)
+    """Return the workers of now as a caller sees them; None stands for a caller without a key."""
+    return Fleet(_backend(request).roster.alive, shows_jobs=caller is not None and caller.sees_all)
 
 
 async def _answers(request: Request) -> Answers:

@@ -14,6 +14,7 @@ from jobs.diagnostics.redis_logs import RedisLogs
 from jobs.fleet.redis_roster import RedisRoster
 from jobs.fleet.redis_tallies import RedisTallies
 from jobs.hooks.stores import make_redis_hooks
+from jobs.short_memory import Kept, KeptClock
 from jobs.stores.redis_store import RedisJobStore, connect
 from service.dependencies import Backend
 from service.hooks.backend import HookBackend, running_hooks
@@ -28,7 +29,7 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
     """Connect to Redis, and send callbacks, as long as the block lasts."""
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
-    store = RedisJobStore(client)
+    store, roster = RedisJobStore(client), RedisRoster(client)
     backend = Backend(
         JobControl(
             store,
@@ -37,14 +38,16 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
             trace=tracing.current_traceparent,
             max_config_bytes=settings.max_config_bytes_per_owner,
             folders=FileRoots(roots=settings.allowed_file_roots),
+            now=KeptClock(store.now).now,
         ),
-        RedisRoster(client),
+        roster,
         store,
         RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
         RedisLogs(client),
         RedisTallies(client),
         RedisPointers(client),
         RedisBundles(client),
+        recently_alive=Kept(roster.alive).get,
     )
     stores = make_redis_hooks(client, settings.hooks.event_memory)
     with running_hooks(stores, backend.jobs, settings.hooks) as hooks:

@@ -7,7 +7,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from exporter.spec import Target
 from jobs.ids import JobId
-from jobs.queue import JobQueue
+from jobs.model import Job
+from jobs.queue import AddJob, JobQueue
 from jobs.request import Priority
 from telemetry.tracing import SpanKind, Tracing
 
@@ -53,6 +54,12 @@ class TracedQueue:
 
     queue: JobQueue
     tracing: Tracing
+
+    def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
+        targets = ",".join(job.pending_targets)
+        attributes = {"slipway.job": job.id, "slipway.priority": job.priority, "slipway.target": targets}
+        with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=attributes):
+            return self.queue.enqueue_new(job, add)
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         attributes = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": target}

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Self
@@ -22,6 +23,7 @@ _USER = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*@")
 _SECRETS = "signature|credential|token|secret|password|access_?key"
 _SIGNED = re.compile(rf"(?i)[?&;](?:[\w-]{{0,64}}({_SECRETS})[\w-]{{0,64}}|sig)=")
 _USER_IN_TEXT = re.compile(r"://[^/\s\"'@:]{0,256}:[^/\s\"'@]{1,256}@")
+_KEPT = 1024  # sound URIs; a request names each several times, and others name it again
 _LONGEST_NAME, _LONGEST_PATH = 255, 3900  # bytes on Linux; names of the artifact are added to the path
 _SIGNS = "*?["  # characters that make a path a pattern
 _NAMES = re.compile(r"[/\\]")  # between names, also for a server that takes a backslash for a slash
@@ -90,8 +92,9 @@ class FileRoots:
 
     def allow(self, named: "NamedUri") -> bool:
         """Return whether the URI is no path, or leads below one of the folders."""
-        is_path = local_path(named.uri) is not None
-        return self.roots is None or not is_path or any(named.is_below(str(root)) for root in self.roots)
+        if self.roots is None or local_path(named.uri) is None:
+            return True
+        return any(named.is_below(str(root)) for root in self.roots)
 
 
 ANYWHERE = FileRoots()
@@ -135,6 +138,11 @@ class NamedUri:
         Raises:
             InvalidSpec: it has credentials, deceiving characters or "..", is blank, or names no known store.
         """
+        _refuse_unsound(self)
+        return self
+
+    def refuse_unsound(self) -> None:
+        """Refuse the URI if it is not sound, which its text alone decides."""
         path = local_path(self.uri)
         if _USER.search(self.uri) or _SIGNED.search(self.uri):
             raise self._refusal(
@@ -160,10 +168,12 @@ class NamedUri:
             )
         if path is None and {"", "."} & set(self.uri.rstrip("/").split("/")[3:]):
             raise self._refusal(f"names {self.uri}, where a name is empty or '.'", "write the URI out")
-        return self
 
     def _refusal(self, why: str, hint: str) -> InvalidSpec:
         return InvalidSpec(f"{self.field} {why}", hint=hint, where=self.field)
+
+
+_refuse_unsound = lru_cache(maxsize=_KEPT)(NamedUri.refuse_unsound)
 
 
 def uris_of(spec: ExportOptions) -> Iterator[NamedUri]:

@@ -1,7 +1,8 @@
 """Plan an export from its spec and pipeline config: the towers, their views and their dims. No torch."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pydantic import Field
 
@@ -32,6 +33,20 @@ from exporter.storage.uris import GATE_ROWS, require_no_credentials_in, require_
 from exporter.towers.view import tower_configs
 
 _MAX_CONFIG_BYTES = 4_000_000
+_KEPT = 64  # plans; every few hours a model is exported with the same config and options
+_LONGEST_KEPT = 1 << 16  # characters of their configs
+# Fields of a request that no plan depends on: it is made from a request without them.
+_UNREAD = {
+    "config",
+    "config_uri",
+    "checkpoint_uri",
+    "item_input_uri",
+    "sample_input_uri",
+    "assets_uri",
+    "output_uri",
+    "release_gate",
+}
+_NOTHING = dict.fromkeys(_UNREAD)
 
 
 class PlanRequest(ExportSpec):
@@ -172,6 +187,8 @@ def plan_export(
 def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
     """Return the towers of an export and their dims, whether or not there are rows to export them with.
 
+    The plans of the last requests are kept, and returned again.
+
     Raises:
         InvalidPipelineConfig: the config does not parse, contradicts itself or is not supported.
         InvalidSpec: the spec asks for a tower that the model lacks, or names a custom family, whose
@@ -183,7 +200,21 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
             where="family",
         )
-    where = spec.config_uri or "config"
+    plan = _plan_kept if len(config_text) <= _LONGEST_KEPT else _plan
+    choices = _Choices(spec.model_dump_json(exclude=_UNREAD), spec.model_copy(update=_NOTHING))
+    return plan(config_text, spec.config_uri or "config", choices)
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """A request without the fields that no plan depends on, told from others by its text."""
+
+    text: str
+    spec: ExportSpec = field(compare=False)
+
+
+def _plan(config_text: str, where: str, choices: _Choices) -> tuple[PlannedTower, ...]:
+    spec = choices.spec
     pipeline = parse_pipeline_config(config_text, where=where)
     options = build_options(pipeline, spec)
     _require_tables(pipeline, options.tables)
@@ -198,6 +229,9 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             )
             for config in towers
         )
+
+
+_plan_kept = lru_cache(maxsize=_KEPT)(_plan)
 
 
 def build_options(pipeline: PipelineConfig, spec: ExportSpec) -> BuildOptions:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Self
 
 from exporter.errors import SourceNotFound, StorageError
@@ -15,7 +16,7 @@ from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable
 from jobs.ids import JobId, is_job_id, new_job_id
 from jobs.lease.leases import update_job
 from jobs.model import ANYONE, Job, JobState, TowerProgress
-from jobs.queue import JobQueue, enqueue_if_possible
+from jobs.queue import JobQueue
 from jobs.request import JobOptions, Priority
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage, JobRecords, JobStore
@@ -61,6 +62,7 @@ class JobControl:
     folders: FileRoots = ANYWHERE  # folders of this machine that jobs may use
     max_config_bytes: int | None = None  # that the configs of one owner's jobs may take
     trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
+    now: Callable[[], datetime] | None = None  # the time at which jobs are created; default: the store's
     hidden: HiddenJobs = field(default_factory=HiddenJobs)  # jobs that bound callers do not see
 
     def seen_within(self, rules: UriRules) -> Self:
@@ -89,17 +91,19 @@ class JobControl:
         """
         plan = self.plan_export(spec, owner)
         require_baseline(plan.spec.release_gate, self.store, owner.uris)
-        key = compute_content_key(plan.spec, self.identify)
-        if key is not None and not force and (earlier := self._find_same_export(key, options)):
-            return earlier
         towers = tuple(
             TowerProgress(name=name, target=target)
             for target in plan.spec.target or (None,)
             for name in plan.towers
         )
         job = self._make_job(JobSpec.of(plan.spec), towers, options, owner)
+        key = compute_content_key(plan.spec, self.identify)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
-        return self._add_job(job.model_copy(update=origin), plan.spec.config or "", owner)
+        job, config = job.model_copy(update=origin), plan.spec.config or ""
+        instead = self._add_job(job, config, owner, unless_made=not force)
+        if instead is None or instead == job.id:
+            return job if instead is None else self.store.get(job.id)
+        return self._get_if_same(instead, options) or self._add_or_get(job, config, owner)
 
     def plan_export(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
         """Plan the spec if its owner may name the places that it names; raise the reason if not."""
@@ -132,9 +136,9 @@ class JobControl:
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         job = job.model_copy(update=origin)
         try:
-            return self._add_job(job, None, owner)
+            return self._add_or_get(job, None, owner)
         except ConfigNotFound:  # an older program stored it with the first job, or that was removed meanwhile
-            return self._add_job(job, self.store.config_of(first), owner)
+            return self._add_or_get(job, self.store.config_of(first), owner)
 
     def spec_with_config(self, job: Job) -> ExportSpec:
         """Return the request of a job with the text of its config, which may have megabytes."""
@@ -169,7 +173,7 @@ class JobControl:
     def _make_job(
         self, spec: JobSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
     ) -> Job:
-        now = self.store.now()
+        now = self.now() if self.now else self.store.now()
         return Job(
             id=new_job_id(),
             spec=spec,
@@ -186,24 +190,36 @@ class JobControl:
             updated_at=now,
         )
 
-    def _add_job(self, job: Job, config: str | None, owner: Owner) -> Job:
-        if not self.store.add(
-            job, config, max_queued=owner.max_queued, max_config_bytes=self.max_config_bytes
-        ):
-            return self.store.get(job.id)
-        enqueue_if_possible(self.queue, job)
-        return job
+    def _add_or_get(self, job: Job, config: str | None, owner: Owner) -> Job:
+        """Store and enqueue a job, and return it; or return the one that has its id already."""
+        return job if self._add_job(job, config, owner) is None else self.store.get(job.id)
 
-    def _find_same_export(self, key: str, options: JobOptions) -> Job | None:
-        """Return the job that made this artifact for the same model; None if it or its manifest is gone.
+    def _add_job(
+        self, job: Job, config: str | None, owner: Owner, *, unless_made: bool = False
+    ) -> JobId | None:
+        """Store and enqueue a job, and return None; or return the job that is there instead."""
+        return self.queue.enqueue_new(
+            job,
+            lambda messages: self.store.add(
+                job,
+                config,
+                max_queued=owner.max_queued,
+                max_config_bytes=self.max_config_bytes,
+                messages=messages,
+                unless_made=unless_made,
+            ),
+        )
 
-        If that cannot be found out, exporting again is better than failing.
+    def _get_if_same(self, job_id: JobId, options: JobOptions) -> Job | None:
+        """Return the job that made the same artifact, if it did so for the same model.
+
+        None if it or its manifest is gone. If that cannot be found out, exporting again is better than
+        failing.
         """
-        found = self.store.find_content(key)
         try:
-            job = found and self.store.get(found)
-            is_same_model = job and (job.model, job.labels) == (options.model, options.labels)
-            if job and is_same_model and job.manifest_uri and self.identify(job.manifest_uri):
+            job = self.store.get(job_id)
+            is_same_model = (job.model, job.labels) == (options.model, options.labels)
+            if is_same_model and job.manifest_uri and self.identify(job.manifest_uri):
                 return job
         except (JobNotFound, RecordUnreadable, SourceNotFound, StorageError):
             return None

@@ -1,6 +1,6 @@
 """The roster: workers announce themselves regularly, and expire when they stop doing so."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -59,15 +59,18 @@ class Roster(Protocol):
         ...
 
 
+ReadAlive = Callable[[], tuple[WorkerNotice, ...]]  # returns the workers alive
+
+
 @dataclass(frozen=True)
 class Fleet:
     """The workers alive as a caller sees them: all share them, but not all may know what each works on."""
 
-    roster: Roster
+    read: ReadAlive
     shows_jobs: bool
 
     def alive(self) -> tuple[WorkerNotice, ...]:
-        alive = self.roster.alive()
+        alive = self.read()
         return alive if self.shows_jobs else tuple(each.model_copy(update={"jobs": ()}) for each in alive)
 
 

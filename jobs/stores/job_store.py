@@ -1,6 +1,6 @@
 """The interfaces of the job store: compare-and-set on whole records, on which leases and moves are built."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -8,6 +8,7 @@ from typing import Protocol
 from exporter.spec import Target
 from jobs.ids import JobId
 from jobs.model import Job, JobState
+from jobs.queue import Message
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,19 @@ class JobRecords(Protocol):
         *,
         max_queued: int | None = None,
         max_config_bytes: int | None = None,
-    ) -> bool:
-        """Store a new job; return False, and change nothing, if there is one with its id.
+        messages: Sequence[Message] = (),
+        unless_made: bool = False,
+    ) -> JobId | None:
+        """Store a new job; return None, or the id of the job that is there instead, and change nothing.
+
+        That is one with the same id; with `unless_made` also the latest successful one with the same content
+        key, which may have been removed since.
 
         `config` is the text of its config. Jobs with equal configs share one text; None shares the text that
         another job has brought, and raises ConfigNotFound if there is none. QuotaExceeded if the job's owner
         has `max_queued` queued jobs already; ConfigsTooLarge if the configs of the owner's jobs, equal ones
-        counted once, would take more than `max_config_bytes`.
+        counted once, would take more than `max_config_bytes`. In the same step the messages are sent; the job
+        stays without one where that fails, and the workers' sweep finds it.
         """
         ...
 
@@ -78,10 +85,6 @@ class JobRecords(Protocol):
 
     def revision(self, job_id: JobId) -> int:
         """Return the job's revision without reading its record; JobNotFound if there is none."""
-        ...
-
-    def find_content(self, key: str) -> JobId | None:
-        """Return the latest successful job with this content key; it may have been removed since."""
         ...
 
     def page(

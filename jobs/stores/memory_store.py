@@ -2,13 +2,14 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 
 from exporter.spec import Target
 from jobs.errors import ConfigNotFound, ConfigsTooLarge, JobNotFound, QuotaExceeded
 from jobs.ids import JobId
 from jobs.model import Job, JobState
+from jobs.queue import Message
 from jobs.stores.job_store import JobPage
 
 
@@ -37,10 +38,15 @@ class MemoryJobStore:
         *,
         max_queued: int | None = None,
         max_config_bytes: int | None = None,
-    ) -> bool:
+        messages: Sequence[Message] = (),
+        unless_made: bool = False,
+    ) -> JobId | None:
+        assert not messages, "messages of a queue in Redis"
         with self._lock:
+            if unless_made and job.content_key in self._content:
+                return self._content[job.content_key]
             if job.id in self._jobs:
-                return False
+                return job.id
             if max_queued is not None and self._count_owned(job.owner, JobState.QUEUED) >= max_queued:
                 raise QuotaExceeded(job.owner, max_queued, JobState.QUEUED)
             digest, size = job.spec.config_sha256, job.spec.config_bytes
@@ -53,7 +59,7 @@ class MemoryJobStore:
             if config is not None:
                 self._configs.setdefault(digest, config)
             self._jobs[job.id] = job
-            return True
+            return None
 
     def get(self, job_id: JobId) -> Job:
         if job_id not in self._jobs:
@@ -99,9 +105,6 @@ class MemoryJobStore:
 
     def oldest(self, state: JobState) -> Job | None:
         return min((job for job in self._jobs.values() if job.state is state), key=_id, default=None)
-
-    def find_content(self, key: str) -> JobId | None:
-        return self._content.get(key)
 
     def _count_owned(self, owner: str, state: JobState) -> int:
         return sum(job.state is state for job in self._owned(owner))

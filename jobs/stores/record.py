@@ -7,6 +7,7 @@ Version 3 holds the digest of the config, whose text lies under a key of its own
 
 import json
 from collections.abc import Set
+from functools import cache
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
@@ -52,7 +53,7 @@ def write_record(job: Job) -> str:
     """Return the record without the spec, in the oldest layout that can hold the job as it is stored."""
     fields = _dump_fields(job, _JOB_V1, exclude={"spec", "towers"})
     towers = [_dump_tower(tower) for tower in job.towers]
-    newer = [fields.keys() - _JOB_V1, _dump_fields(job.spec, _SPEC_V1).keys() - _SPEC_V1 - _DIGEST]
+    newer = [fields.keys() - _JOB_V1, _list_fields(job.spec, _SPEC_V1) - _SPEC_V1 - _DIGEST]
     newer += [tower.keys() - _TOWER_V1 for tower in towers]
     version = job.version if job.version > _WITH_TEXT else _WITH_TEXT if any(newer) else 1
     return json.dumps({**fields, "towers": towers, "version": version})
@@ -133,10 +134,16 @@ def _dump_tower(tower: TowerProgress) -> _Fields:
 
 def _dump_fields(value: BaseModel, known: Set[str], exclude: Set[str] = frozenset()) -> _Fields:
     """Return the fields of `value` without newer ones that have their defaults."""
-    fields = type(value).model_fields
-    defaults = {
-        name
-        for name in fields.keys() - known
-        if getattr(value, name) == fields[name].get_default(call_default_factory=True)
-    }
-    return value.model_dump(mode="json", exclude={*exclude, *defaults})
+    return value.model_dump(mode="json", include=_list_fields(value, known) - exclude)
+
+
+def _list_fields(value: BaseModel, known: Set[str]) -> set[str]:
+    """Return the names of the fields of `value` without newer ones that have their defaults."""
+    defaults = _defaults_of(type(value))
+    return {name for name, default in defaults.items() if name in known or getattr(value, name) != default}
+
+
+@cache
+def _defaults_of(model: type[BaseModel]) -> dict[str, object]:
+    fields = model.model_fields
+    return {name: field.get_default(call_default_factory=True) for name, field in fields.items()}

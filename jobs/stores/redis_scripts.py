@@ -1,10 +1,15 @@
 """The scripts by which Redis adds, changes and removes a job, each in one step."""
 
 # KEYS: job, index of its state, index of all, the owner's set of its state, outbox, config, the owner's
-# configs. ARGV: id, limit of the owner's set or "", spec, record, revision, targets it waits for, digest of
-# the config, its size, limit of the owner's configs in bytes or "", "1" if its text is given, the text, then
-# the events for callers.
+# configs, content pointer, then the list of each message. ARGV: id, limit of the owner's set or "", spec,
+# record, revision, targets it waits for, digest of the config, its size, limit of the owner's configs in
+# bytes or "", "1" if its text is given, the text, "1" if nothing is to be added where the content pointer is
+# set, the number of messages, they, then the events for callers. Returns 1, a refusal, or what the pointer
+# names. A message that Redis refuses, because something else lies at its key, undoes nothing: the sweep sends
+# another.
 ADD = """
+local made = ARGV[12] ~= '' and redis.call('GET', KEYS[8])
+if made then return made end
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 if ARGV[2] ~= '' and redis.call('SCARD', KEYS[4]) >= tonumber(ARGV[2]) then return -1 end
 if ARGV[10] == '' and redis.call('EXISTS', KEYS[6]) == 0 then return -2 end
@@ -20,7 +25,9 @@ redis.call('HSET', KEYS[1], 'spec', ARGV[3], 'record', ARGV[4], 'revision', ARGV
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
 redis.call('ZADD', KEYS[3], 0, ARGV[1])
 redis.call('SADD', KEYS[4], ARGV[1])
-for i = 12, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
+local messages = tonumber(ARGV[13])
+for i = 14 + messages, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
+for i = 1, messages do redis.pcall('LPUSH', KEYS[8 + i], ARGV[13 + i]) end
 return 1
 """
 
@@ -68,4 +75,5 @@ end
 return 1
 """
 
-QUEUE_FULL, CONFIG_MISSING, CONFIGS_FULL = -1, -2, -3  # refusals of ADD; QUEUE_FULL also of REPLACE
+# Refusals of ADD; QUEUE_FULL also of REPLACE.
+EXISTS, QUEUE_FULL, CONFIG_MISSING, CONFIGS_FULL = 0, -1, -2, -3

@@ -26,11 +26,12 @@ from jobs.errors import (
 from jobs.events import make_outbox_entries
 from jobs.ids import JobId
 from jobs.model import Job, JobState
+from jobs.queue import Message
 from jobs.spec import describe_config
 from jobs.stores.job_store import JobPage
 from jobs.stores.malformed import MalformedData
 from jobs.stores.record import has_config_text, read_config, read_record, write_record, write_spec
-from jobs.stores.redis_scripts import ADD, CONFIG_MISSING, CONFIGS_FULL, QUEUE_FULL, REMOVE, REPLACE
+from jobs.stores.redis_scripts import ADD, CONFIG_MISSING, CONFIGS_FULL, EXISTS, QUEUE_FULL, REMOVE, REPLACE
 
 JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
 INDEX_KEY = "slipway:jobs:"  # + state, or "all": sorted set of ids, in the order of the ids themselves
@@ -101,7 +102,9 @@ class RedisJobStore:
         *,
         max_queued: int | None = None,
         max_config_bytes: int | None = None,
-    ) -> bool:
+        messages: Sequence[Message] = (),
+        unless_made: bool = False,
+    ) -> JobId | None:
         digest, size = job.spec.config_sha256, job.spec.config_bytes
         args: list[str | int] = [
             job.id,
@@ -115,17 +118,23 @@ class RedisJobStore:
             "" if max_config_bytes is None else max_config_bytes,
             "" if config is None else "1",
             config or "",
+            "1" if unless_made and job.content_key else "",
+            len(messages),
+            *(message.text for message in messages),
             *_serialize_news(None, job),
         ]
+        keys = [*_keys(job), OUTBOX_KEY, *_config_keys(job), CONTENT_KEY + (job.content_key or "")]
         with translate_redis_errors():
-            done = self._add(keys=[*_keys(job), OUTBOX_KEY, *_config_keys(job)], args=args)
+            done = self._add(keys=[*keys, *(message.key for message in messages)], args=args)
         if done == QUEUE_FULL and max_queued is not None:
             raise QuotaExceeded(job.owner, max_queued, job.state)
         if done == CONFIG_MISSING:
             raise ConfigNotFound(job.id, digest)
         if done == CONFIGS_FULL and max_config_bytes is not None:
             raise ConfigsTooLarge(job.owner, size, max_config_bytes)
-        return bool(done)
+        if done == EXISTS:
+            return job.id
+        return JobId(done) if isinstance(done, str) else None
 
     def get(self, job_id: JobId) -> Job:
         [found] = self._fetch([job_id])
@@ -217,11 +226,6 @@ class RedisJobStore:
         with translate_redis_errors():
             ids = self._redis.zrange(INDEX_KEY + state, 0, _OLDEST - 1)
         return next((job for job, _ in self._read([JobId(str(each)) for each in ids])), None)
-
-    def find_content(self, key: str) -> JobId | None:
-        with translate_redis_errors():
-            found = self._redis.get(CONTENT_KEY + key)
-        return None if found is None else JobId(str(found))
 
     def page(
         self,

@@ -14,6 +14,7 @@ from exporter.storage.uris import NamedUri, UriRules, uris_of
 from jobs.errors import JobNotFound, RecordTooNew, RecordUnreadable
 from jobs.ids import JobId, last_id_beside
 from jobs.model import Job, JobState
+from jobs.queue import Message
 from jobs.stores.job_store import JobPage, JobRecords
 
 MOST_READ = 1000  # records looked through for one page
@@ -102,8 +103,17 @@ class VisibleJobs:
         *,
         max_queued: int | None = None,
         max_config_bytes: int | None = None,
-    ) -> bool:
-        return self._store.add(job, config, max_queued=max_queued, max_config_bytes=max_config_bytes)
+        messages: Sequence[Message] = (),
+        unless_made: bool = False,
+    ) -> JobId | None:
+        return self._store.add(
+            job,
+            config,
+            max_queued=max_queued,
+            max_config_bytes=max_config_bytes,
+            messages=messages,
+            unless_made=unless_made,
+        )
 
     def get(self, job_id: JobId) -> Job:
         try:
@@ -129,9 +139,6 @@ class VisibleJobs:
         if job_id not in self._seen:
             self.get(job_id)
         return self._store.revision(job_id)
-
-    def find_content(self, key: str) -> JobId | None:
-        return self._store.find_content(key)
 
     def page(
         self,

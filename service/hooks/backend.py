@@ -80,7 +80,8 @@ async def _settings(request: Request) -> HookSettings:
 HookLimits = Annotated[HookSettings, Depends(_settings)]
 
 
-def _answerable(request: ExportRequest, limits: HookLimits) -> ExportRequest:
+# `async`, so that FastAPI calls it at once: no job should wait for a thread to be accepted.
+async def _answerable(request: ExportRequest, limits: HookLimits) -> ExportRequest:
     require_usable_callback(request.callback_url, limits)
     return request
 

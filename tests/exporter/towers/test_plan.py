@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from exporter.dtypes import Precision
+from exporter.dtypes import Precision, TableDtype
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.options.index_spec import FlatIndex
 from exporter.options.tables import TableLayout, Tables
@@ -51,6 +51,22 @@ def test_every_tower_is_planned_in_its_view(text: str) -> None:
         (TowerName.ITEM, "scalar"),
     ]
     assert all(tower.plan.dim("batch").high == 128 for tower in planned)
+
+
+def test_a_kept_plan_is_that_of_the_same_choices_and_config_alone(text: str) -> None:
+    planned = plan_towers(_spec(), text)
+    other_weights = {"checkpoint_uri": "another", "output_uri": "elsewhere", "sample_input_uri": "rows"}
+    assert plan_towers(_spec().model_copy(update=other_weights), text) is planned
+    for changes in (
+        {"max_batch_size": 64},
+        {"towers": (TowerName.USER,)},
+        {"tables": Tables(dtype=TableDtype.FP16)},
+        {"materialise_items": True},
+    ):
+        assert plan_towers(_spec().model_copy(update=changes), text) != planned
+    assert plan_towers(_spec(), text + "\n") is not planned
+    with pytest.raises(InvalidSpec, match="no table nowhere"):
+        plan_towers(_spec().model_copy(update={"tables": Tables(dtypes={"nowhere": TableDtype.FP16})}), text)
 
 
 def test_passes_and_autocast_do_not_go_together(text: str) -> None:

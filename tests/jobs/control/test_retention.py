@@ -21,7 +21,7 @@ def job_of(store: JobStore, state: JobState, *, age: timedelta, **changes: objec
     job_id = JobId(first_id_at(when)[:-1] + number)
     ended = when if state.is_final else None
     job = make_job(state, job_id=job_id).model_copy(update={"finished_at": ended, **changes})
-    assert store.add(job, CONFIG_TEXT)
+    assert store.add(job, CONFIG_TEXT) is None
     return job
 
 

@@ -34,7 +34,7 @@ class Submitting:
         if len(self.added) >= self.breaks_after:
             raise StorageError("S3 is away")
         job = make_job(job_id=job_id)
-        if self.store.add(job, CONFIG_TEXT):
+        if self.store.add(job, CONFIG_TEXT) is None:
             self.added.append(job_id)
         return job
 

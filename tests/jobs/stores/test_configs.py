@@ -74,7 +74,7 @@ def test_what_lies_beside_the_config_does_not_hold_its_text(redis_client: redis.
 
 def test_an_id_that_is_taken_counts_no_config_twice(redis_client: redis.Redis) -> None:
     store, job = RedisJobStore(redis_client), job_with(LARGE)
-    assert (store.add(job, LARGE), store.add(job, LARGE)) == (True, False)
+    assert (store.add(job, LARGE), store.add(job, LARGE)) == (None, job.id)
     assert store.remove(job)
     assert config_keys(redis_client) == set()
 
@@ -112,7 +112,7 @@ def test_an_owner_may_keep_so_many_bytes_of_different_configs(store: JobStore) -
         store.add(job_with(config), config, max_config_bytes=limit + 1)
     with pytest.raises(ConfigsTooLarge, match="alice"):
         store.add(job_with("another"), "another", max_config_bytes=limit + 1)
-    assert store.add(job_with("another", "bob"), "another", max_config_bytes=limit + 1)
+    assert store.add(job_with("another", "bob"), "another", max_config_bytes=limit + 1) is None
     oldest = store.oldest(JobState.QUEUED)
     assert oldest is not None
     removed = [
@@ -120,7 +120,8 @@ def test_an_owner_may_keep_so_many_bytes_of_different_configs(store: JobStore) -
     ]
     for job in removed:
         store.remove(job)
-    assert len(removed) == 2 and store.add(job_with("another"), "another", max_config_bytes=limit + 1)
+    assert len(removed) == 2
+    assert store.add(job_with("another"), "another", max_config_bytes=limit + 1) is None
 
 
 def test_the_bound_holds_for_requests_at_the_same_moment(redis_client: redis.Redis) -> None:
@@ -129,7 +130,7 @@ def test_the_bound_holds_for_requests_at_the_same_moment(redis_client: redis.Red
     def add(number: int) -> bool:
         config = f"{number:03}" * 100
         try:
-            return store.add(job_with(config), config, max_config_bytes=1500)
+            return store.add(job_with(config), config, max_config_bytes=1500) is None
         except ConfigsTooLarge:
             return False
 

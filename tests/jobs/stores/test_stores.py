@@ -34,6 +34,23 @@ def test_a_change_of_an_old_revision_is_refused(store: JobStore) -> None:
     assert store.get(job.id).state is JobState.RUNNING
 
 
+def test_a_job_is_not_added_where_another_has_made_the_same(store: JobStore) -> None:
+    first = make_job().model_copy(update={"content_key": "same"})
+    again = first.model_copy(update={"id": new_job_id()})
+    assert store.add(first, CONFIG_TEXT, unless_made=True) is None
+    assert store.add(again, CONFIG_TEXT, unless_made=True) is None  # the first has made nothing yet
+    for state in (JobState.RUNNING, JobState.SUCCEEDED):
+        assert store.replace(first, changed(first, state, store))
+        first = store.get(first.id)
+    third = first.model_copy(update={"id": new_job_id(), "state": JobState.QUEUED})
+    # The job that is there needs no room.
+    assert store.add(third, CONFIG_TEXT, max_queued=1, max_config_bytes=0, unless_made=True) == first.id
+    assert store.count(JobState.QUEUED) == 1
+    other = third.model_copy(update={"content_key": None})
+    assert store.add(other, CONFIG_TEXT, unless_made=True) is None
+    assert store.add(other, CONFIG_TEXT, unless_made=True) == other.id
+
+
 def test_pages_are_newest_first_and_end(store: JobStore) -> None:
     ids = [JobId(f"{number:026d}") for number in range(5)]
     for job_id in ids:
