@@ -34,7 +34,7 @@ from benchmarks.harness.report import Report, Table
 from benchmarks.harness.requirements import REQUIREMENTS
 
 _CHECKED = "AOTI_RUNTIME_CHECK_INPUTS=1"  # as servers of Slipway's packages should have it
-_OURS = ("env", _CHECKED, sys.executable, "-m", "benchmarks.contest.slipway_program")
+OURS = ("env", _CHECKED, sys.executable, "-m", "benchmarks.contest.slipway_program")
 _PARTS = ("export", "latency")
 _EXPECTED = {FRESH: "1.2", NEW_WEIGHTS: "0.25", NEW_MODEL: "1.2"}  # from two rounds by hand
 _AIMS = {FRESH: "0.5", NEW_WEIGHTS: "", NEW_MODEL: "0.5"}
@@ -102,7 +102,7 @@ def _measure(run: Run, *, given: argparse.Namespace, failures: list[str]) -> Rep
     peer = contender("peer", given.peer)
     contest = Contest(
         run=run,
-        ours=contender("slipway", _OURS),
+        ours=contender("slipway", OURS),
         peer=peer,
         timed=contender("peer-latency", given.peer_latency) if given.peer_latency else peer,
         cores=given.cores,
