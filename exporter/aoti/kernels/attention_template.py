@@ -13,6 +13,8 @@ from torch._inductor import ir, lowering
 from torch._inductor.codegen.cpp_template_kernel import CppTemplateKernel
 from torch._inductor.utils import Placeholder
 
+import exporter.models.hstu.kernels.jagged_attention  # noqa: F401  registers the operator
+
 _TEXT = Path(__file__).with_name("jagged_attention.h")
 _CODE = """#include <torch/csrc/inductor/cpp_prefix.h>
 {text}
