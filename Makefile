@@ -216,7 +216,7 @@ $(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)
 	@$(BIN)/python protos/compile.py
 	@touch $@
 
-# Compiles what every machine needs once (twenty seconds), so that no job has to.
+# Precompiles the compiler's headers (fifteen seconds), which saves every job two seconds.
 $(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
 	@echo 'preparing the compiler'
 	@$(BIN)/python -m worker.warm_up

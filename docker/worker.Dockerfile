@@ -66,7 +66,7 @@ CMD ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-ming
 
 FROM machine AS cpu
 COPY --from=install-cpu /opt/slipway /opt/slipway
-# Half a gigabyte saves each new worker twenty seconds of its first job, for the levels that are the same anywhere.
+# Half a gigabyte saves each job that compiles two seconds, for the levels that are the same anywhere.
 RUN python -m worker.warm_up --folder /var/lib/slipway/compiled avx2 avx512
 ENV SLIPWAY_COMPILED_AHEAD=/var/lib/slipway/compiled
 

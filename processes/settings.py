@@ -69,7 +69,7 @@ class CompilerSettings(BaseSettings):
 
     torchinductor_cache_dir: Path = Field(
         default_factory=compiler_folder,
-        description="Folder where torch's compiler keeps probes and compiled headers of the machine. "
+        description="Folder where torch's compiler keeps precompiled headers of the machine. "
         "Default: ~/.cache/slipway/compiler.",
     )
     slipway_compiled_ahead: Path | None = Field(

@@ -7,7 +7,7 @@ import sys
 import torch
 
 from exporter.aoti.cpu_levels import cpu_flags, cpu_levels
-from exporter.aoti.torch_private import cpu_instruction_sets
+from exporter.aoti.inductor.instruction_sets import cpu_instruction_sets
 from exporter.errors import InvalidArtifact, WrongArchitecture
 from exporter.spec import Device, Target, device_of
 

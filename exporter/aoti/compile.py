@@ -17,9 +17,15 @@ from exporter.version import __version__
 
 
 def compile_code(
-    program: ExportedProgram, progress: Progress = no_progress, *, target: Target = "cpu"
+    program: ExportedProgram,
+    progress: Progress = no_progress,
+    *,
+    target: Target = "cpu",
+    make_headers: bool = False,
 ) -> CompiledCode:
     """Compile `program` for `target`; the code does not contain the weights.
+
+    Headers that this compile needs are precompiled for later ones if `make_headers`.
 
     Raises:
         OutOfMemory: the compiler ran out of memory; kernels for a GPU are tuned on the GPU.
@@ -31,7 +37,7 @@ def compile_code(
         register_kernels()
     try:
         with observe_compiled_files(lambda files: progress(None, f"{files} files compiled")):
-            written = compile_files(program, target)
+            written = compile_files(program, target, make_headers=make_headers)
     except Exception as error:  # inductor and the C++ compiler raise many unrelated types
         text = str(error).strip()
         raise as_out_of_memory(error, "compiling") or CompileFailed(

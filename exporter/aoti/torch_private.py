@@ -1,4 +1,4 @@
-"""All use of torch's private API (torch 2.13), except loading, tuning and `kernels`.
+"""All use of torch's private API (torch 2.13), except loading, tuning, `kernels` and `inductor`.
 
 Other modules use only private names without a public counterpart: types of operators, dispatch modes,
 pytrees.
@@ -6,13 +6,12 @@ pytrees.
 
 import copy
 import gc
-import hashlib
 import inspect
 import struct
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -23,11 +22,10 @@ from unittest import mock
 import torch
 import torch._inductor
 import torch.fx.experimental._config as symbolic_shapes_config
-from torch._inductor import codecache, cpp_builder, cpu_vec_isa
+from torch._inductor import codecache, cpp_builder
 from torch._inductor import config as inductor_config
 from torch._inductor.cpp_builder import CppBuilder
 from torch._inductor.exc import InvalidCxxCompiler
-from torch._inductor.runtime.cache_dir_utils import cache_dir
 from torch._inductor.virtualized import V
 from torch._library.custom_ops import OPDEFS, CustomOpDef
 from torch._library.triton import triton_ops_to_kernels
@@ -41,7 +39,10 @@ from torch.fx.node import Argument, Node
 from torch.fx.node import Target as NodeTarget
 from torch.fx.proxy import TracerBase
 
-from exporter.aoti.compiler_options import CPU_LEVELS, GPU_CONFIG, PACKAGE_CONFIG, target_options
+from exporter.aoti.compiler_options import GPU_CONFIG, PACKAGE_CONFIG, target_options
+from exporter.aoti.inductor.headers import header_folder, keep_headers, use_headers
+from exporter.aoti.inductor.instruction_sets import limit_instruction_sets, probe_quickly
+from exporter.aoti.inductor.shortcuts import shortcuts
 from exporter.dims.diagnose import SizeGuard, sizes_in
 from exporter.dims.torch_dims import TorchDims
 from exporter.spec import Device, Target, device_of
@@ -149,17 +150,20 @@ class CompiledFiles:
     values: Mapping[str, torch.Tensor]
 
 
-def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledFiles:
-    """Compile a program with AOTInductor for a target.
+def compile_files(
+    program: ExportedProgram, target: Target = "cpu", *, make_headers: bool = False
+) -> CompiledFiles:
+    """Compile a program with AOTInductor for a target; precompile headers for later programs if asked to.
 
     The compiler gets fake tensors for parameters and buffers, so that no weight can become part of the code.
     """
     with ExitStack() as patches:
         patches.enter_context(warnings.catch_warnings())
         patches.enter_context(sizes_zero_and_one_stay_dynamic())
-        patches.enter_context(_remember_probes())
-        patches.enter_context(_limit_instruction_sets(target))
-        patches.enter_context(keep_headers(header_folder(target)))
+        patches.enter_context(probe_quickly())
+        patches.enter_context(limit_instruction_sets(target))
+        patches.enter_context((keep_headers if make_headers else use_headers)(header_folder(target)))
+        patches.enter_context(shortcuts())
         if device_of(target) is Device.CUDA:
             from exporter.aoti.tuning import tune_on_weights  # its import takes a third of a second
 
@@ -182,57 +186,6 @@ def compile_files(program: ExportedProgram, target: Target = "cpu") -> CompiledF
         paths=tuple(Path(each) for each in written if isinstance(each, str)),
         values={name: tensor for name, tensor in constants if not isinstance(tensor, FakeTensor)},
     )
-
-
-def header_folder(target: Target = "cpu") -> Path:
-    """Return the folder of precompiled headers for a target, inside the compiler's cache."""
-    return Path(cache_dir(), "precompiled_headers", target if target in CPU_LEVELS else _native_machine())
-
-
-@contextmanager
-def _remember_probes() -> Iterator[None]:
-    """Test instruction sets once per boot of the machine: see `workarounds.PROBES`."""
-    load = getattr(cpu_vec_isa.VecISA, "_probe_load", None)
-    if load is None:  # torch 2.11, which GPU machines may use, has no such method
-        yield
-        return
-
-    def load_once(self: cpu_vec_isa.VecISA, library: str) -> bool:
-        record, now = Path(f"{library}.loaded"), f"{_boot_id()} {Path(library).stat().st_mtime_ns}"
-        with suppress(OSError):
-            if record.read_text() == now:
-                return True
-        answer = bool(load(self, library))
-        with suppress(OSError):  # the folder is not writable: the test will be repeated
-            record.write_text(now if answer else "")
-        return answer
-
-    with _replace_attribute(cpu_vec_isa.VecISA, "_probe_load", load_once):
-        yield
-
-
-@cache
-def _boot_id() -> str:
-    """Return the id of this machine's boot; results from an image or another machine have another id."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-@contextmanager
-def keep_headers(folder: Path) -> Iterator[None]:
-    """Cache precompiled headers, which take 14 seconds to compile, in `folder`: see `workarounds.HEADERS`."""
-    with (
-        mock.patch.object(codecache, "_HEADER_DIR", str(folder)),
-        mock.patch.object(codecache, "_HEADER_LOCK_DIR", str(folder / "locks")),
-    ):
-        yield
-
-
-@cache
-def _native_machine() -> str:
-    """Return a digest of the C++ compiler's native options; it refuses headers compiled with others."""
-    command = [cpp_builder.get_cpp_compiler(), "-march=native", "-###", "-E", "-x", "c++", "/dev/null"]
-    answer = subprocess.run(command, check=False, capture_output=True, text=True)
-    return hashlib.sha256(answer.stderr.encode()).hexdigest()[:16]
 
 
 def has_shape_rule(operator: torch._ops.OpOverload) -> bool:
@@ -335,16 +288,6 @@ def _reads_weights(program: ExportedProgram) -> bool:
     return any(node.users for node in program.graph.nodes if node.name in weights)
 
 
-def cpu_instruction_sets() -> tuple[str, ...]:
-    """Return the vector instruction sets that inductor compiles for on this machine: ("avx512", ...)."""
-    try:
-        with _remember_probes():
-            isa = cpu_vec_isa.pick_vec_isa()
-    except InvalidCxxCompiler:  # without a compiler there are none
-        return ()
-    return tuple(str(isa).lower().split()) if isa else ()
-
-
 def compiler_settings() -> tuple[tuple[str, str], ...]:
     """Return everything that affects the compiled code, except the graph and the machine."""
     portable = inductor_config.save_config_portable()
@@ -365,35 +308,3 @@ def _compiler_version() -> str:
     except (InvalidCxxCompiler, OSError, subprocess.SubprocessError):
         return "none"  # compiling reports it, if something is to be compiled
     return answer.stdout.partition("\n")[0]
-
-
-@contextmanager
-def _limit_instruction_sets(target: Target) -> Iterator[None]:
-    """Limit inductor's vector code to the target's level of x86-64.
-
-    Of the 512-bit instruction sets it would pick the newest (AMX, VNNI, bfloat16), which not every machine of
-    the level has.
-    """
-    if target not in CPU_LEVELS:
-        yield
-        return
-    known = cpu_vec_isa.supported_vec_isa_list
-    plain = [isa for isa in known if str(isa) == target and isa]  # the truth value runs the test for bfloat16
-    wide = [isa for isa in plain if isinstance(isa, cpu_vec_isa.VecAVX512)]
-    bf16 = [isa for isa in wide if isa._is_avx512_bf16_supported]
-    cpu_vec_isa.supported_vec_isa_list = plain
-    for isa in bf16:
-        isa._is_avx512_bf16_supported = False
-    _forget_instruction_sets()
-    try:
-        yield
-    finally:
-        cpu_vec_isa.supported_vec_isa_list = known
-        for isa in bf16:
-            isa._is_avx512_bf16_supported = True
-        _forget_instruction_sets()
-
-
-def _forget_instruction_sets() -> None:
-    cpu_vec_isa.valid_vec_isa_list.cache_clear()
-    cpu_vec_isa.VecAVX512.is_avx512_bf16_supported.cache_clear()

@@ -1,7 +1,6 @@
 """Fill the compiler's caches before the first job: `python -m exporter.aoti.warm_up cpu avx2`.
 
-A tiny program is compiled for each target, so that the compiler's probes of the machine and its precompiled
-headers are cached when a job comes.
+A tiny program is compiled for each target, so that the compiler's headers are precompiled when a job comes.
 """
 
 import argparse
@@ -38,7 +37,7 @@ def warm_up(target: Target) -> None:
     program = torch.export.export(
         _ScaleByWeight(), ({"x": torch.ones(2, 3)},), dynamic_shapes=(dims,), strict=False
     )
-    compile_code(program, target=target)
+    compile_code(program, target=target, make_headers=True)
 
 
 def main() -> int:

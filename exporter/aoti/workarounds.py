@@ -41,10 +41,17 @@ HEADERS = Workaround(
     seen_in="2.13",
 )
 PROBES = Workaround(
-    name="_remember_probes",
+    name="probe_quickly",
     link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/cpu_vec_isa.py",
-    breaks="each process tests every instruction set by loading a library in a child process: one to three "
-    "seconds of every export, and again for the manifest, though the libraries themselves are cached",
+    breaks="each instruction set is probed by compiling a program with ten headers of torch, and by loading "
+    "it in a child process: ten seconds of the first export on a machine, and two of every other one",
+    seen_in="2.13",
+)
+SHORTCUTS = Workaround(
+    name="shortcuts",
+    link="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/dtype_propagation.py",
+    breaks="inductor fills the table of rules for dtypes anew for every operation of every kernel, and finds "
+    "the stride of an index by sympy's simplify: a seventh of its time",
     seen_in="2.13",
 )
 TUNING = Workaround(
@@ -65,7 +72,7 @@ LOOPS = Workaround(
     seen_in="2.13",
 )
 
-WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, TUNING, LOOPS)
+WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, SHORTCUTS, TUNING, LOOPS)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import torch._inductor  # noqa: F401, TID251  imported, not used: once for all scripts
 from pydantic import BaseModel
 
-from exporter.aoti.torch_private import header_folder, keep_headers
+from exporter.aoti.inductor.headers import header_folder, keep_headers
 
 
 class ScriptRequest(BaseModel):

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from exporter.distributed.fork_ranks import exit_process, run_ranks
-from exporter.distributed.isolation import die_with_parent
+from exporter.distributed.isolation import collect_rarely, die_with_parent
 from exporter.stages import OnStage
 from exporter.verify.runner_process import make_server
 
@@ -19,6 +19,7 @@ from exporter.verify.runner_process import make_server
 def main(wrap_report: Callable[[OnStage], OnStage] = lambda report: report) -> None:
     """Run the ranks; exit with 1 when one of them died or failed without reporting an outcome."""
     die_with_parent()
+    collect_rarely()
     parser = argparse.ArgumentParser(
         prog="worker.attempt.ranks", description="Run all ranks of one export attempt."
     )

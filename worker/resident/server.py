@@ -26,7 +26,7 @@ import torch
 import worker.resident.preload  # noqa: F401  for the forks
 from exporter.distributed.fork_ranks import exit_process, run_ranks
 from exporter.distributed.fork_server import ForkServer, fork_server
-from exporter.distributed.isolation import die_with_parent, name_process
+from exporter.distributed.isolation import collect_rarely, die_with_parent, name_process
 from exporter.distributed.ranks import Ranks
 from exporter.verify.runner_server import run_program
 from processes.guard import guard
@@ -42,6 +42,7 @@ def main() -> None:
     """Serve the socket of the number that the command line gives, until the worker is gone."""
     keep_private()
     name_process("resident")
+    collect_rarely()
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         serve(orders)
 
