@@ -1,5 +1,6 @@
 """The peer bench: what it asks of another program, what it says of one that fails, and what it leaves."""
 
+import json
 import os
 import signal
 import subprocess
@@ -40,7 +41,7 @@ from exporter.checkpoint.read import open_checkpoint
 
 # A whole program of the contract. WORDS changes what it does: a failure, or twice the outputs or the time.
 PROGRAM = """
-import argparse, json, pathlib, sys, time
+import argparse, json, pathlib, sys, time, zlib
 parser = argparse.ArgumentParser()
 parser.add_argument("verb")
 for name in ("config", "checkpoint", "rows", "items", "output", "caches", "tower", "batches", "seconds"):
@@ -57,8 +58,10 @@ if given.verb == "export":
     pathlib.Path(given.output, "package").write_text(known.read_text() if known.exists() else "")
     known.open("a").write(pathlib.Path(given.config).parent.name + "\\n")
     if "record" in words:
-        found = pathlib.Path(given.output, "package").read_text()
-        pathlib.Path(words[-1]).open("a").write(repr(found) + "\\n")
+        found = pathlib.Path(given.output, "package").read_text().split()
+        weights = pathlib.Path(given.checkpoint, "model", "__0_0.distcp").read_bytes()
+        line = json.dumps([found, zlib.crc32(weights)])
+        pathlib.Path(words[-1]).open("a").write(line + "\\n")
 else:
     sizes = sorted({int(file.name.split("-")[0]) for file in pathlib.Path(given.batches).iterdir()})
     print("loading the package")
@@ -122,7 +125,7 @@ def test_an_export_that_fails_is_one_line_with_the_command_and_what_it_printed(
 
 
 def test_a_program_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    mark = f"600.{os.getpid()}"
+    mark = f"30.{os.getpid()}"
     hanging = shell(tmp_path, f'sh -c "echo waiting; sleep {mark} & wait"', limit_s=1)
     with pytest.raises(ContenderFailed, match="did not end within 1 seconds; .*: waiting$"):
         hanging.export(order(tmp_path), cores=1)
@@ -180,10 +183,13 @@ def test_exports_find_the_caches_that_their_situation_is_about(tmp_path: Path) -
     found = contest(tmp_path, contender(tmp_path, "record", str(seen))).compare_exports("dlrm_hstu-64")
     assert [each.situation for each in found] == [FRESH, NEW_WEIGHTS, NEW_MODEL]
     assert all(len(each.wall.values) == 2 and each.wall.low > 0 for each in found)
-    others = "dlrm_hstu\\nhstu_match\\n"  # exported once, before the first round's new model
-    alone = ["''", "'dlrm_hstu-64\\n'"]
-    made = ["''", "'dlrm_hstu\\n'"]
-    assert seen.read_text().splitlines() == [*alone, *made, f"'{others}'", *alone, f"'{others}'"]
+    lines = [json.loads(each) for each in seen.read_text().splitlines()]
+    round_one, made = [[], ["dlrm_hstu-64"]], [[], ["dlrm_hstu"]]
+    others = ["dlrm_hstu", "hstu_match"]  # exported once, before the first round's new model
+    assert [caches for caches, _ in lines] == [*round_one, *made, others, *round_one, others]
+    fresh, new, _, _, known, *second, _ = (weights for _, weights in lines)
+    assert fresh == known
+    assert len({fresh, new, *second}) == 4
 
 
 def test_new_weights_are_another_checkpoint_that_an_export_reads(tmp_path: Path) -> None:
