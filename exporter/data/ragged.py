@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class Ragged:
     def select(self, rows: Sequence[int] | Counts) -> "Ragged":
         """Return the rows of these numbers, in this order; a row may come several times."""
         chosen = np.asarray(rows, dtype=np.int64)
-        return self._gather(_spans(self.per_row, chosen), self.per_row[chosen])
+        return self._gather(_spans(self.per_row, self._row_starts, chosen), self.per_row[chosen])
 
     def resize(self, per_row: Counts, *, width: int = 1) -> "Ragged":
         """Return rows of the given lengths, filled with these elements over and over.
@@ -76,7 +77,7 @@ class Ragged:
 
     def cut_elements(self, most: int) -> "Ragged":
         """Keep the first `most` values of every element."""
-        within = np.arange(len(self.values)) - np.repeat(_starts(self.per_element), self.per_element) < most
+        within = np.arange(len(self.values)) - np.repeat(self._element_starts, self.per_element) < most
         return replace(
             self,
             values=self.values[within],
@@ -86,15 +87,15 @@ class Ragged:
 
     def cut(self, longest: int) -> "Ragged":
         """Keep the first `longest` elements of every row."""
-        place_in_row = np.arange(len(self.per_element)) - np.repeat(_starts(self.per_row), self.per_row)
+        place_in_row = np.arange(len(self.per_element)) - np.repeat(self._row_starts, self.per_row)
         return self._gather(np.flatnonzero(place_in_row < longest), np.minimum(self.per_row, longest))
 
     def fill_empty(self, filler: Values, *, one_element: bool) -> "Ragged":
         """Give every empty row the values of `filler`, as one element or as one element each."""
         empty = self.per_row == 0
         element = np.array([len(filler)] if one_element else [1] * len(filler), dtype=np.int64)
-        at_element = _starts(self.per_row)[empty]
-        at_value = np.append(_starts(self.per_element), len(self.values))[at_element]
+        at_element = self._row_starts[empty]
+        at_value = np.append(self._element_starts, len(self.values))[at_element]
         return Ragged(
             values=_insert(self.values, at_value, filler),
             per_element=_insert(self.per_element, at_element, element),
@@ -102,8 +103,18 @@ class Ragged:
             weights=None if self.weights is None else _insert(self.weights, at_value, np.ones(len(filler))),
         )
 
+    @cached_property
+    def _row_starts(self) -> Counts:
+        """The number of each row's first element; kept, as a hundred batches are drawn from one `Ragged`."""
+        return _starts(self.per_row)
+
+    @cached_property
+    def _element_starts(self) -> Counts:
+        """The number of each element's first value."""
+        return _starts(self.per_element)
+
     def _gather(self, elements: Counts, per_row: Counts) -> "Ragged":
-        values = _spans(self.per_element, elements)
+        values = _spans(self.per_element, self._element_starts, elements)
         return Ragged(
             values=self.values[values],
             per_element=self.per_element[elements],
@@ -127,10 +138,10 @@ def _starts(counts: Counts) -> Counts:
     return np.cumsum(counts) - counts
 
 
-def _spans(counts: Counts, chosen: Counts) -> Counts:
-    """Return the positions of the chosen groups; group i starts at the sum of the counts before it."""
+def _spans(counts: Counts, starts: Counts, chosen: Counts) -> Counts:
+    """Return the positions of the chosen groups, of which `starts` has the first ones."""
     lengths = counts[chosen]
-    offsets = _starts(counts)[chosen] - _starts(lengths)
+    offsets = starts[chosen] - _starts(lengths)
     return np.repeat(offsets, lengths) + np.arange(lengths.sum())
 
 
