@@ -1,7 +1,7 @@
 """Running packages in a fresh process with input checks on, as a server would: a crash does no harm here."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,7 +123,7 @@ class PackageRunner:
             PackageCrashed: the process died, or took too long and was ended.
         """
         try:
-            self.taken = self._receive().taken
+            self.taken = self.receive().taken
         except PackageCrashed as crash:
             # That memory ran out while the package was loaded may be said on stderr and nowhere else.
             if memory := as_out_of_memory(RuntimeError("\n".join(self._runner.last_words)), "loading"):
@@ -171,7 +171,7 @@ class PackageRunner:
         )
         _save_inputs(entering, request.inputs)
         self._send(request)
-        return Call(self._receive, request, lookup_ms)
+        return Call(self, request, lookup_ms)
 
     def observe(
         self,
@@ -196,7 +196,7 @@ class PackageRunner:
         for path, given in ((request.inputs, inputs), (request.others, others)):
             _save_inputs(self._look_up(given, repeats=0)[0], path)
         self._send(request)
-        reply = self._receive()
+        reply = self.receive()
         if reply.refused is not None:
             raise Refused(reply.refused)
         differing = tuple(
@@ -232,7 +232,13 @@ class PackageRunner:
     def _send(self, request: BaseModel) -> None:
         self._runner.send(request, limit_s=self._limit_s)
 
-    def _receive(self) -> RunReply:
+    @property
+    def has_answered(self) -> bool:
+        """Return whether `receive` need not wait."""
+        return self._runner.has_spoken
+
+    def receive(self) -> RunReply:
+        """Wait for the answer to the request that was sent; raises as `run` does, but no `Refused`."""
         try:
             reply = self._runner.receive(RunReply)
         except PackageCrashed:
@@ -246,14 +252,19 @@ class PackageRunner:
 class Call:
     """A call that runs in the process of the package, while this process may do something else."""
 
-    def __init__(self, receive: Callable[[], RunReply], request: RunRequest, lookup_ms: float) -> None:
-        self._receive = receive
+    def __init__(self, runner: PackageRunner, request: RunRequest, lookup_ms: float) -> None:
+        self._runner = runner
         self._request = request
         self._lookup_ms = lookup_ms
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether `answer` need not wait."""
+        return self._runner.has_answered
+
     def answer(self) -> Answer:
         """Wait for the end of the call; raises as `PackageRunner.run` does."""
-        reply = self._receive()
+        reply = self._runner.receive()
         if reply.refused is not None:
             raise Refused(reply.refused)
         return Answer(

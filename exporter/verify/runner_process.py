@@ -1,6 +1,7 @@
 """A process that runs packages without the credentials of this one; requests and replies are JSON lines."""
 
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -152,6 +153,12 @@ class RunnerProcess:
                 hint=_disk_full_hint(self.folder),
             )
         return self._parse(line, reply_type)
+
+    @property
+    def has_spoken(self) -> bool:
+        """Return whether the answer to the request that was sent has come, or the process has ended."""
+        assert self.process.stdout is not None
+        return bool(select.select([self.process.stdout], [], [], 0.0)[0])
 
     def _parse(self, line: str, reply_type: type[Reply]) -> Reply:
         try:

@@ -1,6 +1,10 @@
 """All trials of a tower's packages: each case with the checks that it is subject to."""
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+
+import torch
 
 from exporter.data.rows import NamedBatch
 from exporter.verify.cases import Cases
@@ -55,19 +59,38 @@ class Trials:
         return len(self.cases.must_agree) + len(self.cases.must_be_refused)
 
     def __iter__(self) -> Iterator[tuple[Trial, list[Check]]]:
-        """Yield each trial once, with its checks, of which there may be none."""
+        """Yield each trial once, with its checks, of which there may be none.
+
+        While packages run on a case, eager runs on later ones, unless that would disturb what is timed.
+        """
         cases = self.cases
         selected = [(check, self._select(check, cases)) for check in self._checks]
+        coming: deque[tuple[Trial, list[Check]]] = deque()
+        later: deque[Trial] = deque()
         for batch in (*cases.must_agree, *cases.must_be_refused):
             checks = [check for check, selection in selected if batch in selection]
             trial = self._ahead.pop(batch, None) or Trial(runnable=self._runnable, batch=batch)
             trial.repeats = max((check.repeats for check in checks), default=0)
             is_timed = any(check.times_eager for check in checks)
             trial.eager_meanwhile = batch in cases.must_agree and not is_timed
+            if trial.eager_meanwhile:
+                later.append(trial)
+            if trial.eager_meanwhile or _leaves_a_core():
+                trial.later = later
+            coming.append((trial, checks))
+        while coming:
+            trial, checks = coming.popleft()
+            if later and later[0] is trial:
+                later.popleft()
             yield trial, checks
 
     def _try_ahead(self, batch: NamedBatch) -> Trial:
         return self._ahead.setdefault(batch, Trial(runnable=self._runnable, batch=batch))
+
+
+def _leaves_a_core() -> bool:
+    """Return whether packages leave a core of the machine to eager."""
+    return torch.get_num_threads() < len(os.sched_getaffinity(0))
 
 
 def _count_values(batch: NamedBatch) -> int:

@@ -6,9 +6,10 @@ A new check is a file beside this one and an entry in `exporter.verify.check_lis
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -44,6 +45,7 @@ class Trial:
     runner: PackageRunner | None = None  # None for checks of programs, which need no package
     repeats: int = 0  # of the packages' run, at most
     eager_meanwhile: bool = False  # eager's outputs are wanted, and its time is not
+    later: deque["Trial"] = field(default_factory=deque)  # of these eager can run as well, while packages run
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -77,10 +79,9 @@ class Trial:
         try:
             call = self.running.begin(self.batch.inputs, repeats=self.repeats, limit_s=REPEATS_LIMIT_S)
             if self.eager_meanwhile:
-                with suppress(
-                    Exception
-                ):  # the check that needs the outputs computes them again, and reports it
-                    self.compute_expected_beside()
+                self.try_eager()
+            while self.later and not call.has_ended:
+                self.later.popleft().try_eager()
             return call.answer()
         except Refused as refusal:
             return refusal
@@ -105,6 +106,14 @@ class Trial:
     def outputs(self) -> dict[str, Tensor] | Refused:
         """The outputs of the packages, or their refusal of the inputs."""
         return self.answer if isinstance(self.answer, Refused) else self.answer.outputs
+
+    def try_eager(self) -> None:
+        """Compute what the packages' outputs are compared with, if that is possible.
+
+        The check that needs it computes it again otherwise, and reports why it fails.
+        """
+        with suppress(Exception):
+            self.compute_expected_beside()
 
     def compute_expected_beside(self) -> None:
         """Compute what the packages' outputs are compared with on one thread, as they have the other cores.
