@@ -40,6 +40,12 @@ _IGNORED_FIELDS = frozenset(
 )  # fmt: skip
 
 
+def prepare_keys() -> None:
+    """Find out what all keys made in this process and its forks have in common: code, compiler, processor."""
+    _digest_own_code()
+    _describe_environment(torch.device("cpu"), "cpu")
+
+
 def request_key(
     parts: Sequence[Tower], passes: Sequence[Pass], device: torch.device, target: Target = "cpu"
 ) -> str:
@@ -109,8 +115,11 @@ def _constants_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _sources(module: nn.Module) -> dict[str, str]:
     """Digest the code of the module's classes: our folders, and whole packages of other authors."""
     packages = {type(each).__module__.partition(".")[0] for each in module.modules()} - _VERSIONED
-    digests = {name: _digest_folder(Path(exporter.__path__[0]) / name) for name in _OUR_CODE}
-    return digests | {name: _digest_package(name) for name in sorted(packages)}
+    return _digest_own_code() | {name: _digest_package(name) for name in sorted(packages)}
+
+
+def _digest_own_code() -> dict[str, str]:
+    return {name: _digest_folder(Path(exporter.__path__[0]) / name) for name in _OUR_CODE}
 
 
 def _digest_package(name: str) -> str:

@@ -57,5 +57,10 @@ def weight_names(pipeline: PipelineConfig) -> frozenset[str]:
     return training_only_names(model).union(model.state_dict())
 
 
+def module_of(family: str) -> str:
+    """Return the name of the module with a family's code."""
+    return f"exporter.models.{FAMILIES[family].kind}.{family}"
+
+
 def _family_module(family: str) -> FamilyModule:
-    return cast(FamilyModule, import_module(f"exporter.models.{FAMILIES[family].kind}.{family}"))
+    return cast(FamilyModule, import_module(module_of(family)))

@@ -8,6 +8,7 @@ itself: it has a guard, limits, and an environment that only the attempt reads. 
 worker or its guard, and not with this process.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -24,6 +25,7 @@ from typing import NoReturn
 import torch
 
 import worker.resident.preload  # noqa: F401  for the forks
+from exporter.code_cache.fingerprint import prepare_keys
 from exporter.distributed.fork_ranks import exit_process, run_ranks
 from exporter.distributed.fork_server import ForkServer, fork_server
 from exporter.distributed.isolation import collect_rarely, die_with_parent, name_process
@@ -43,6 +45,7 @@ def main() -> None:
     keep_private()
     name_process("resident")
     collect_rarely()
+    prepare_keys()
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         serve(orders)
 
@@ -50,6 +53,8 @@ def main() -> None:
 def serve(orders: socket.socket) -> None:
     """Fork a guard and an attempt for each order, until the other end of the socket is closed."""
     _require_forkable()
+    gc.collect()
+    gc.freeze()  # collections of a fork leave what is there alone: to mark it is to copy all its pages
     orders.send(READY)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: who ordered a guard hears its status
     while True:

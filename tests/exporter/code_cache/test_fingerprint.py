@@ -1,6 +1,7 @@
 """Keys change with what compiled code depends on, and with nothing else."""
 
 import importlib
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,7 +14,8 @@ from torch.export import Dim, ExportedProgram
 
 import exporter
 from exporter.aoti.compile import compile_code
-from exporter.code_cache.fingerprint import canonical, graph_fingerprint, request_key
+from exporter.code_cache import fingerprint
+from exporter.code_cache.fingerprint import canonical, graph_fingerprint, prepare_keys, request_key
 from exporter.config.parse import parse_pipeline_config
 from exporter.dims.plan import plan_dims
 from exporter.lowering.lower_tower import lower_tower
@@ -158,3 +160,15 @@ def test_a_config_is_written_in_an_order_of_its_own_and_without_words_for_people
 def test_what_cannot_be_written_is_not_left_out() -> None:
     with pytest.raises(TypeError, match="object in a config"):
         canonical(object())
+
+
+def test_what_all_keys_have_in_common_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tower = mean_price_tower()
+    prepare_keys()
+    digested = fingerprint._digest_folder.cache_info().misses
+    monkeypatch.setattr(subprocess, "Popen", None)  # nothing is asked of the compiler any more
+    key = request_key([replace(tower, module=nn.Linear(1, 1))], (), CPU)
+    assert fingerprint._digest_folder.cache_info().misses == digested
+    monkeypatch.undo()
+    fingerprint._digest_folder.cache_clear()
+    assert request_key([replace(tower, module=nn.Linear(1, 1))], (), CPU) == key
