@@ -87,7 +87,7 @@ class GuardedProcess:
     def wait(self, timeout: timedelta | None = None) -> int | None:
         """Wait for the end and return the exit status; None if the timeout came first."""
         try:
-            return self.guard.wait(timeout.total_seconds() if timeout else None)
+            return self.guard.wait(timeout.total_seconds() if timeout is not None else None)
         except subprocess.TimeoutExpired:
             return None
 

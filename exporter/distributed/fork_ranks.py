@@ -106,10 +106,12 @@ def _end_ranks(ranks: Mapping[int, int], *, patience_s: float = 0.0) -> None:
 def _wait_for_exits(pids: set[int], seconds: float) -> set[int]:
     """Wait at most `seconds` for the processes to end; return those that still run."""
     deadline = time.monotonic() + seconds
-    while pids and time.monotonic() < deadline:
-        pids = {pid for pid in pids if not os.waitpid(pid, os.WNOHANG)[0]}
+    while left := {pid for pid in pids if not os.waitpid(pid, os.WNOHANG)[0]}:
+        if time.monotonic() > deadline:
+            break
+        pids = left
         time.sleep(_TICK_S)
-    return pids
+    return left
 
 
 def exit_process(status: int) -> NoReturn:

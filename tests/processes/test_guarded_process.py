@@ -132,3 +132,11 @@ command = [sys.executable, "-c", sys.argv[2], str(folder / "pids")]
 process = GuardedProcess.start(command, log=folder / "log", grace=timedelta(seconds=0.2))
 time.sleep(600)
 """
+
+
+def test_a_wait_of_no_time_does_not_wait(start: Start) -> None:
+    process = start("import time; time.sleep(600)")
+    try:
+        assert process.wait(timedelta()) is None
+    finally:
+        process.stop()

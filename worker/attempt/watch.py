@@ -22,7 +22,7 @@ from worker.lease.lease_proof import LeaseProof, clock
 
 log = logger(__name__)
 
-_GLANCE_S = 0.05  # between two looks at whether the ranks have begun or ended, which cost the store nothing
+_GLANCE_S = 0.02  # between two looks at whether the ranks have begun, which cost the store nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,10 @@ class RankWatch:
         """Wait for the next look, until ranks begin or end; return whether the worker is to stop."""
         deadline = clock() + self.policy.poll_s
         while (left := deadline - clock()) > 0:
-            if self.policy.stopping.wait(min(left, _GLANCE_S)):
+            if self.policy.stopping.is_set():
                 return True
-            if self.process.exit_status() is not None or self._tail.has_first():
+            glance = timedelta(seconds=min(left, _GLANCE_S))
+            if self.process.wait(glance) is not None or self._tail.has_first():
                 break
         return self.policy.stopping.is_set()
 
