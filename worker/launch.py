@@ -30,7 +30,7 @@ _GRACE = timedelta(seconds=2)
 
 
 # What would start threads when it is imported: numpy's BLAS and Arrow's allocator.
-_WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 
 
 class Launcher(Protocol):
@@ -106,10 +106,16 @@ def make_launcher(
     return RanksLauncher(environment, resident=resident)
 
 
-def make_resident(serves: int, settings: AttemptEnvironmentSettings) -> ResidentProcess:
-    """Return a resident process, not started, that forks `serves` attempts before it is replaced."""
+def make_resident(
+    serves: int, settings: AttemptEnvironmentSettings, lease: timedelta = timedelta.max
+) -> ResidentProcess:
+    """Return a resident process, not started, that forks `serves` attempts before it is replaced.
+
+    What it takes to notice that it hangs leaves half of a `lease`, which nobody renews meanwhile.
+    """
     permits = make_attempt_environment(settings).make_confinement().permits
-    return ResidentProcess(serves, inherited_environment({**_variables(1), **_WITHOUT_THREADS}, permits))
+    environment = inherited_environment({**_variables(1), **WITHOUT_THREADS}, permits)
+    return ResidentProcess(serves, environment, patience=lease / 4)
 
 
 def _start_process(

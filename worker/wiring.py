@@ -29,7 +29,9 @@ def make_resident_process(settings: WorkerSettings) -> ResidentProcess | None:
     """Return the worker's resident process, not started; None if its attempts are not forks of one."""
     if settings.attempt_command is not None or not settings.resident_attempts:
         return None
-    return make_resident(settings.resident_attempts, settings_or_exit(AttemptEnvironmentSettings))
+    return make_resident(
+        settings.resident_attempts, settings_or_exit(AttemptEnvironmentSettings), settings.lease
+    )
 
 
 def make_runner(

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,6 +23,7 @@ log = logger(__name__)
 
 OOM_SCORE = "500"  # of at most 1000: it and what it forks are killed before the worker
 _IMPORTING_S = 30.0  # an attempt waits for the process to have imported, as it would import itself
+_STARTING_S = 120.0  # until it has imported, on a busy machine; longer, and the process hangs
 _FORK_S = 15.0  # from an order until its guard is there; longer, and the process hangs
 _MOST_GROWTH = 1.25  # of its memory, since it was ready
 _MOST_FAILURES = 3  # in a row; then attempts start by themselves as long as the worker lives
@@ -86,14 +88,21 @@ class ResidentProcess:
     Every method may be called from any thread.
     """
 
-    def __init__(self, serves: int, environment: Mapping[str, str]) -> None:
-        """Prepare a process that forks `serves` attempts before it is replaced, and sees `environment`."""
+    def __init__(
+        self, serves: int, environment: Mapping[str, str], patience: timedelta = timedelta.max
+    ) -> None:
+        """Prepare a process that forks `serves` attempts before it is replaced, and sees `environment`.
+
+        Nobody waits longer than `patience` for it to have imported, nor for a fork: jobs have leases.
+        """
         self._serves = serves
         self._environment = dict(environment)
+        self._patience_s = patience.total_seconds()
         self._turn = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._orders: socket.socket | None = None
         self._served = 0
+        self._started_at = 0.0
         self._failures = 0
         self._first_bytes = 0  # that it held when it was ready; 0 until then
 
@@ -116,7 +125,7 @@ class ResidentProcess:
             try:
                 self._ensure_started()
                 if not self._await_ready():
-                    log.warning("resident_process_not_ready", seconds=_IMPORTING_S)
+                    log.warning("resident_process_not_ready")
                     return None
                 guard = self._order(order, environment, log_file)
                 self._failures, worn = 0, self._is_worn()
@@ -158,7 +167,7 @@ class ResidentProcess:
                 env=self._environment,
                 start_new_session=True,  # a signal to the worker's group is the worker's to answer
             )
-        self._served, self._first_bytes = 0, 0
+        self._served, self._first_bytes, self._started_at = 0, 0, time.monotonic()
         with suppress(OSError):
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text(OOM_SCORE)
 
@@ -176,10 +185,13 @@ class ResidentProcess:
 
         Raises:
             ConnectionError: it has ended.
+            TimeoutError: it hangs.
         """
         assert self._orders is not None
         if not self._first_bytes:
-            if not select.select([self._orders], [], [], _IMPORTING_S)[0]:
+            if not select.select([self._orders], [], [], min(_IMPORTING_S, self._patience_s))[0]:
+                if time.monotonic() - self._started_at > _STARTING_S:
+                    raise TimeoutError(f"it has not imported in {_STARTING_S:g} seconds")
                 return False
             if not self._orders.recv(len(READY)):
                 raise ConnectionError("it ended before it was ready")
@@ -198,7 +210,7 @@ class ResidentProcess:
             with theirs, log_file.open("ab") as output, _as_file(environment) as variables:
                 files = [theirs.fileno(), output.fileno(), variables.fileno()]
                 socket.send_fds(self._orders, [order.model_dump_json().encode()], files)
-            ours.settimeout(_FORK_S)
+            ours.settimeout(min(_FORK_S, self._patience_s))
             pid = _read_number(ours)
         except OSError:
             ours.close()  # a guard that comes too late finds nobody, and ends

@@ -21,7 +21,7 @@ from processes.settings import inherited_environment
 from tests.jobs.factories import CONFIG_TEXT
 from tests.worker.conftest import ATTEMPT_ENVIRONMENT
 from worker.attempt.workspace import Workspace, open_workspace
-from worker.launch import RanksLauncher, make_resident
+from worker.launch import WITHOUT_THREADS, RanksLauncher, make_resident
 from worker.resident import client
 from worker.resident.client import ForkedGuard, ResidentProcess
 from worker.settings import AttemptEnvironmentSettings
@@ -195,6 +195,34 @@ def test_a_hanging_process_is_replaced_and_its_attempt_begins_another_way(
     process = start()
     assert isinstance(process.guard, subprocess.Popen)
     assert resident.pid != before and not psutil.pid_exists(before)
+
+
+def test_one_that_hangs_before_it_is_ready_is_replaced(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = make_resident(10, AttemptEnvironmentSettings(), lease=timedelta(seconds=2))
+    slow.start()
+    before = slow.pid
+    assert before
+    os.kill(before, signal.SIGSTOP)
+    begun = time.monotonic()
+    assert isinstance(start(slow).guard, subprocess.Popen)
+    assert time.monotonic() - begun < 10.0, "the lease would have ended"
+    assert slow.pid == before, "it may still be importing"
+    monkeypatch.setattr(client, "_STARTING_S", 0.0)
+    assert isinstance(start(slow).guard, subprocess.Popen)
+    assert slow.pid != before and not psutil.pid_exists(before)
+    slow.stop()
+
+
+@pytest.mark.parametrize("reason", ["threads", "GPU"])
+def test_one_that_could_not_be_forked_well_ends(reason: str) -> None:
+    spoil = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
+    if reason == "GPU":
+        spoil = "server.torch.cuda.is_initialized = lambda: True"
+    program = f"import socket, threading, time; from worker.resident import server; {spoil}; "
+    program += "server.serve(socket.socketpair()[0])"
+    command, variables = [sys.executable, "-c", program], inherited_environment(WITHOUT_THREADS)
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 1 and reason in ended.stderr and "cannot fork attempts" in ended.stderr
 
 
 @pytest.mark.parametrize("cause", ["served", "grown"])
