@@ -18,6 +18,7 @@ from exporter.storage import cloud_store
 from exporter.storage.open import open_store, split_uri
 from exporter.storage.store import StoredFile, join_uri
 from processes.settings import inherited_environment
+from tests.faults.commands import NAMING
 from tests.faults.holding import HoldFolder
 from tests.jobs.factories import make_entry, make_manifest
 from worker.attempt.workspace import AttemptFile
@@ -26,7 +27,6 @@ from worker.lease.lease_proof import await_proof
 _COLD_STAGES = (Stage.TRACE, Stage.COMPILE)  # which an attempt that finds its code does not come to
 _TOWERS = (TowerName.USER, TowerName.ITEM)
 _PART = 1 << 16  # bytes; of a light package there are four
-NAMING = "AWS_SDK_UA_APP_ID"  # what boto3 adds to the name under which it asks
 
 Permission = Callable[[Path], timedelta | None]
 

@@ -14,6 +14,8 @@ from tests.faults.programs import Program, python
 from tests.faults.proxy import Proxy
 
 _SECRET = f"whsec_{base64.b64encode(bytes(32)).decode()}"
+FORKED = "forked"  # the kind of attempts that are forks of the worker's resident process
+NAMING = "AWS_SDK_UA_APP_ID"  # what boto3 adds to the name under which it asks
 LEASE_S = 6.0
 DISK_MB = 96  # of the folder that a worker on a small disk works in
 _SMALL_PARTS = {"S3_UPLOAD_PART_MIN_SIZE": "1024"}
@@ -60,10 +62,13 @@ def programs_of(
 
 
 def _settings(folder: Path, kind: str, proxies: Mapping[str, Proxy]) -> dict[str, str]:
+    command = json.dumps(python("tests.faults.attempts", kind, str(folder / "hold")))
+    # Forks of the resident process, which no command of ours starts: all of them write as the first attempt.
+    own = {NAMING: "attempt-1"} if kind == FORKED else {"SLIPWAY_ATTEMPT_COMMAND": command}
     return {
+        **own,
         "SLIPWAY_REDIS_URL": f"redis://127.0.0.1:{proxies['redis'].port}/0",
         "SLIPWAY_WORK_DIR": str(folder / "work"),
-        "SLIPWAY_ATTEMPT_COMMAND": json.dumps(python("tests.faults.attempts", kind, str(folder / "hold"))),
         "SLIPWAY_LEASE": str(LEASE_S),
         "SLIPWAY_RETRY_PAUSE": "1",
         "SLIPWAY_SWEEP_INTERVAL": "1",
