@@ -1,7 +1,9 @@
-"""Compare a warm export with a cold one, per stage, for the demo model and for one with eight layers.
+"""Time jobs of new weights from POST to published; compare a warm export with a cold one, per stage.
 
-Each round is one cold export and one warm export, each with new random weights. A cold export has an empty
-code cache, and no more of the compiler's own files than an installation has.
+The jobs go through the real API, Redis and an idle worker. Beside them stands the time in which torch alone
+is imported. Then each round is one cold export and one warm export of the demo model, and of one with eight
+layers, each with new random weights. A cold export has an empty code cache, and no more of the compiler's own
+files than an installation has.
 """
 
 import functools
@@ -18,12 +20,15 @@ from benchmarks.harness.report import Report, Table
 from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import ExportRun, Place, export, fresh_compiler
 from benchmarks.measure.models import Model, demo_model
+from benchmarks.measure.warm_jobs import WarmJob, measure_jobs
 from exporter.spec import TowerName
 from exporter.stages import Stage
 
 MADE = (Stage.TRACE, Stage.COMPILE)  # packages are assembled in the stage that compiles
 _LAYERS = (2, 8)
+_JOBS_PER_ROUND = 2
 _AIM_WHOLE = 0.2
+_AIM_PUBLISHED_S = 1.5
 _REST = "starting"
 
 
@@ -55,9 +60,34 @@ class ModelFigures(BaseModel):
         )
 
 
-class WarmFigures(BaseModel):
-    """Figures of all models."""
+class JobFigures(BaseModel):
+    """Seconds from the POST of jobs of new weights, by round, and ratios to importing torch."""
 
+    running: Spread  # until a worker had it
+    stage: Spread  # until a tower was in a stage
+    published: Spread
+    importing: Spread  # torch alone
+    stage_ratio: Spread
+    published_ratio: Spread
+
+    @classmethod
+    def of(cls, jobs: Sequence[WarmJob]) -> "JobFigures":
+        stage, published = [each.stage_s for each in jobs], [each.published_s for each in jobs]
+        importing = [each.importing_s for each in jobs]
+        return cls(
+            running=Spread.of(each.running_s for each in jobs),
+            stage=Spread.of(stage),
+            published=Spread.of(published),
+            importing=Spread.of(importing),
+            stage_ratio=ratios(stage, importing),
+            published_ratio=ratios(published, importing),
+        )
+
+
+class WarmFigures(BaseModel):
+    """Figures of jobs, and of exports of all models."""
+
+    jobs: JobFigures
     models: tuple[ModelFigures, ...]
 
 
@@ -69,6 +99,7 @@ def measure(run: Run) -> Report:
     """Run all rounds of all models."""
     known = run.folder / "compiler"
     demo = demo_model(run.folder)
+    jobs = JobFigures.of(_run_jobs(run, demo))
     run.say("one export to fill the compiler's own files")
     small = demo.spec(run.folder, seed=0).only((TowerName.ITEM,))
     export(small, Place(folder=run.folder, compiler=known))
@@ -83,8 +114,18 @@ def measure(run: Run) -> Report:
             run.say("interrupted: the models that were measured by now are reported")
             break
         figures.append(ModelFigures.of(model.name, rounds))
-    result = WarmFigures(models=tuple(figures))
+    result = WarmFigures(jobs=jobs, models=tuple(figures))
     return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
+
+
+def _run_jobs(run: Run, model: Model) -> list[WarmJob]:
+    found: list[WarmJob] = []
+    for job in measure_jobs(model, run.folder, 2 if run.quick else _JOBS_PER_ROUND * run.rounds):
+        run.say(
+            f"a job of new weights: in a stage after {job.stage_s:.2f} s, published {job.published_s:.2f}"
+        )
+        found.append(job)
+    return found
 
 
 def _run_round(run: Run, model: Model, number: int) -> Round:
@@ -102,7 +143,17 @@ def _run_round(run: Run, model: Model, number: int) -> Round:
 
 
 def tables(result: WarmFigures) -> tuple[Table, ...]:
-    """Return tables of the ratios and of the seconds of each stage."""
+    """Return tables of the jobs, of the ratios and of the seconds of each stage."""
+    jobs = result.jobs
+    spreads = (jobs.running, jobs.stage, jobs.published, jobs.importing, jobs.stage_ratio)
+    posted = Table(
+        title="A job of new weights, demo, both towers: seconds from its POST, and ratios to importing torch",
+        columns=(
+            *("a worker has it", "first stage", "published", "importing torch, alone"),
+            *("first stage / importing", "published / importing"),
+        ),
+        rows=(tuple(each.text() for each in (*spreads, jobs.published_ratio)),),
+    )
     summary = Table(
         title="Warm against cold: median of the rounds' ratios (lowest to highest)",
         columns=("model", "rounds", "trace, compile, package", "whole attempt", "whole command"),
@@ -111,7 +162,7 @@ def tables(result: WarmFigures) -> tuple[Table, ...]:
             for each in result.models
         ),
     )
-    return (summary, *(_stage_table(each) for each in result.models))
+    return (posted, summary, *(_stage_table(each) for each in result.models))
 
 
 def _stage_table(figures: ModelFigures) -> Table:
@@ -130,8 +181,11 @@ def _stage_table(figures: ModelFigures) -> Table:
 
 
 def draw(result: WarmFigures, figure: Figure) -> None:
-    """Plot the seconds per stage of the slower tower on the left and the ratios on the right."""
-    left, right = figure.subplots(1, 2)
+    """Plot the jobs on the left, seconds per stage of the slower tower in the middle, ratios on the right."""
+    first, left, right = figure.subplots(1, 3)
+    times = {"first stage": [result.jobs.stage], "published": [result.jobs.published]}
+    titles = Titles(title="A job of new weights", y="seconds from its POST")
+    draw_bars(first, ["demo"], times, titles, aim=_AIM_PUBLISHED_S)
     columns = {
         f"{each.model}\n{name}": _stack([getattr(one, name) for one in each.rounds])
         for each in result.models
