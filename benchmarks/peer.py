@@ -21,6 +21,7 @@ from benchmarks.contest.contest import (
     FRESH,
     NEW_MODEL,
     NEW_WEIGHTS,
+    SITUATIONS,
     SIZES,
     Contest,
     ExportRatios,
@@ -60,6 +61,8 @@ def main() -> int:
         return 0
     if max(given.cores, *given.threads) > len(os.sched_getaffinity(0)):
         parser.error("--cores, --threads: there are not as many cores")
+    if NEW_WEIGHTS in given.situations and FRESH not in given.situations:
+        parser.error(f"--situations: {NEW_WEIGHTS} follows the export of {FRESH}, which is left out")
     for command in filter(None, (given.peer, given.peer_latency)):
         if shutil.which(command[0]) is None:
             parser.error(f"there is no program {command[0]}")
@@ -80,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--models", nargs="+", choices=NAMES, default=list(WIDE), help="default: %(default)s")
     add("--parts", nargs="+", choices=_PARTS, default=list(_PARTS), help="default: %(default)s")
+    add(
+        "--situations",
+        nargs="+",
+        choices=SITUATIONS,
+        default=list(SITUATIONS),
+        help="of exports; default: all",
+    )
     add("--cores", type=int, default=1, metavar="N", help="cores of an export; default: %(default)s")
     add("--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="of calls; default: %(default)s")
     add(
@@ -106,6 +116,7 @@ def _measure(run: Run, *, given: argparse.Namespace, failures: list[str]) -> Rep
         peer=peer,
         timed=contender("peer-latency", given.peer_latency) if given.peer_latency else peer,
         cores=given.cores,
+        situations=(FRESH, NEW_WEIGHTS) if run.quick else tuple(given.situations),
         failures=failures,
     )
     exports: list[ExportRatios] = []

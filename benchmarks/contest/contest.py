@@ -14,7 +14,8 @@ from benchmarks.contest.models import ContestModel, name_others
 from benchmarks.harness.command import Run
 from benchmarks.harness.statistics import Spread, ratios
 
-FRESH, NEW_WEIGHTS, NEW_MODEL = "fresh machine", "new weights", "new model, caches kept"
+FRESH, NEW_WEIGHTS, NEW_MODEL = "fresh", "new-weights", "new-model"
+SITUATIONS = (FRESH, NEW_WEIGHTS, NEW_MODEL)
 SIZES = (1, 8, 32, 128, 512)
 _FEW_SIZES = (1, 8)
 _CALLS_S, _FEW_CALLS_S = 0.7, 0.05
@@ -48,13 +49,13 @@ class Contest:
     peer: Contender  # exports
     timed: Contender  # exports the packages whose calls are timed, and times them
     cores: int
+    situations: tuple[str, ...] = SITUATIONS  # new weights follow a fresh machine's export
     failures: list[str] = field(default_factory=list)
 
     def compare_exports(self, name: str) -> list[ExportRatios]:
         """Export a model in each situation; one in which a program has failed is not tried again."""
         model = ContestModel.of(name, self.run.folder)
-        situations = (FRESH, NEW_WEIGHTS) if self.run.quick else (FRESH, NEW_WEIGHTS, NEW_MODEL)
-        done: dict[str, list[tuple[Taken, Taken]]] = {situation: [] for situation in situations}
+        done: dict[str, list[tuple[Taken, Taken]]] = {situation: [] for situation in self.situations}
         for number in range(self._rounds):
             for situation, pairs in done.items():
                 possible = len(done[FRESH]) > number if situation == NEW_WEIGHTS else len(pairs) == number

@@ -249,6 +249,7 @@ def test_without_a_peer_the_bench_is_skipped_with_a_reason(
         (["--peer", "no-such-program"], "there is no program no-such-program"),
         (["--peer", ""], "argument --peer: invalid parse_command value: ''"),
         (["--peer", "true", "--cores", "4096"], "there are not as many cores"),
+        (["--peer", "true", "--situations", "new-weights"], "new-weights follows the export of fresh"),
         (["--peer", "true", "--models", "dssm"], "argument --models: invalid choice: 'dssm'"),
     ],
 )
@@ -269,7 +270,7 @@ def test_failures_stand_in_the_report_beside_the_ratios(tmp_path: Path) -> None:
         failures=("peer: `a | b` ended with status 1",),
     )
     exports, calls, failures = (table.to_markdown() for table in peer.tables(figures))
-    row = "| dlrm_hstu-64 | fresh machine | 3 | 0.600 (0.500 to 0.700) | 0.600 (0.500 to 0.700) | 1.2 | 0.5 |"
+    row = "| dlrm_hstu-64 | fresh | 3 | 0.600 (0.500 to 0.700) | 0.600 (0.500 to 0.700) | 1.2 | 0.5 |"
     assert row in exports
     assert "| expected |  |  | 0.82 |" in calls
     assert "`a \\| b`" in failures
