@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from multiprocessing import Pipe
 from threading import Thread
 from typing import NoReturn
 
@@ -31,6 +32,8 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, rendezvous: str, here
     """
     ranks: dict[int, int] = {}
     lines: dict[int, int] = {}
+    # Where all ranks are here, they need not meet: each but the first has a pipe to the first.
+    pipes = [Pipe(duplex=False) for _ in range(1, count)] if here in (None, range(count)) else []
     for rank in here or range(count):
         reader, writer = os.pipe()
         pid = os.fork()
@@ -38,10 +41,14 @@ def run_ranks(run: Callable[[Ranks], None], count: int, *, rendezvous: str, here
             for each in (reader, *lines.values()):  # a write fails only once every reading end is closed
                 os.close(each)
             name_process(f"rank {rank}")
-            _run_rank(partial(run, Ranks(rank=rank, size=count, rendezvous=rendezvous)), writer)
+            own = [pipes[rank - 1][1]] if rank and pipes else [reading for reading, _ in pipes]
+            _run_rank(partial(run, Ranks(rank=rank, size=count, rendezvous=rendezvous, pipes=own)), writer)
         os.close(writer)
         ranks[pid] = rank
         lines[rank] = reader
+    for pipe in pipes:
+        for end in pipe:
+            end.close()
     # Started after the forks: threads do not survive a fork, and could leave a held lock in it.
     readers = [Thread(target=_forward_lines, args=(each, rank), daemon=True) for rank, each in lines.items()]
     for reader_thread in readers:

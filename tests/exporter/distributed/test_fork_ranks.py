@@ -26,7 +26,13 @@ def test_ranks_meet_and_every_line_names_its_rank(tmp_path: Path) -> None:
     body = "os.write(2, f'{ranks.rank} gathers {ranks.gather(ranks.rank * 10)}'.encode() + b'\\n')"
     status, lines = _run(body, tmp_path)
     assert status == 0
+    assert not (tmp_path / "meeting").exists()  # they are all here
     assert lines == ["[rank0]: 0 gathers [0, 10, 20]", "[rank1]: 1 gathers None", "[rank2]: 2 gathers None"]
+
+
+def test_what_ranks_gather_may_be_large(tmp_path: Path) -> None:
+    body = "os.write(2, str([len(each) for each in ranks.gather('x' * (9 << 20)) or ()]).encode())"
+    assert _run(body, tmp_path) == (0, ["[rank0]: [9437184, 9437184, 9437184]", "[rank1]: []", "[rank2]: []"])
 
 
 def test_one_that_fails_says_why_and_takes_the_others_along(tmp_path: Path) -> None:
