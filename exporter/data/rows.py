@@ -32,6 +32,10 @@ class NamedBatch:
     # compute that.
     beyond_rows: bool = False
 
+    def count_values(self) -> int:
+        """Return the number of values of all inputs."""
+        return sum(tensor.numel() for tensor in self.inputs.values())
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Rows:

@@ -44,7 +44,7 @@ class Trials:
         for batch in (first, usual):  # the first run of all takes longer than it would later
             self._try_ahead(batch).compute_expected_beside()
         usual_ms = self._try_ahead(usual).eager.busy_ms
-        predicted_s = usual_ms / 1e3 * _count_values(largest) / _count_values(usual)
+        predicted_s = usual_ms / 1e3 * largest.count_values() / usual.count_values()
         if predicted_s > seconds:
             self.cases = self.cases.lighten(lighter_s / predicted_s)
 
@@ -75,7 +75,7 @@ class Trials:
             trial.eager_meanwhile = batch in cases.must_agree and not is_timed
             if trial.eager_meanwhile:
                 later.append(trial)
-            if trial.eager_meanwhile or _leaves_a_core():
+            if trial.eager_meanwhile or _leaves_a_core(self._runnable):
                 trial.later = later
             coming.append((trial, checks))
         while coming:
@@ -88,10 +88,6 @@ class Trials:
         return self._ahead.setdefault(batch, Trial(runnable=self._runnable, batch=batch))
 
 
-def _leaves_a_core() -> bool:
-    """Return whether packages leave a core of the machine to eager."""
-    return torch.get_num_threads() < len(os.sched_getaffinity(0))
-
-
-def _count_values(batch: NamedBatch) -> int:
-    return sum(tensor.numel() for tensor in batch.inputs.values())
+def _leaves_a_core(runnable: RunnableTower) -> bool:
+    """Return whether packages leave a core of the machine to eager; a GPU they would share."""
+    return runnable.device.type == "cpu" and torch.get_num_threads() < len(os.sched_getaffinity(0))

@@ -80,7 +80,7 @@ class Trial:
             call = self.running.begin(self.batch.inputs, repeats=self.repeats, limit_s=REPEATS_LIMIT_S)
             if self.eager_meanwhile:
                 self.try_eager()
-            while self.later and not call.has_ended:
+            while self.later and self._has_time_for(self.later[0]) and not call.has_ended:
                 self.later.popleft().try_eager()
             return call.answer()
         except Refused as refusal:
@@ -106,6 +106,14 @@ class Trial:
     def outputs(self) -> dict[str, Tensor] | Refused:
         """The outputs of the packages, or their refusal of the inputs."""
         return self.answer if isinstance(self.answer, Refused) else self.answer.outputs
+
+    def _has_time_for(self, other: "Trial") -> bool:
+        """Return whether eager computes another case about as fast as packages run on this one.
+
+        Repeats are at least two runs more. A small case would else wait for the eager run of a large one.
+        """
+        runs = 3 if self.repeats else 1
+        return other.batch.count_values() <= runs * self.batch.count_values()
 
     def try_eager(self) -> None:
         """Compute what the packages' outputs are compared with, if that is possible.
