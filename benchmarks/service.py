@@ -1,7 +1,8 @@
-"""Measure the service: accepted jobs per second, polls beside few and many jobs, time to the first stage.
+"""Measure the service: accepted jobs per second, polls and pages among many jobs, time to the first stage.
 
 The benchmark runs the real API and a redis-server over loopback. Polls go in turn to services that hold
-different numbers of jobs, with and without an entity tag. Accepted jobs are compared with bare requests. With
+different numbers of jobs, with and without an entity tag. So do pages of the list. Redis says how much memory
+the jobs take. Accepted jobs are compared with bare requests, and their processor time is measured. With
 a worker, it times from the POST until the job's record names a stage, and compares that with importing torch
 in a new process.
 """
@@ -11,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from matplotlib.figure import Figure
@@ -24,13 +25,16 @@ from benchmarks.harness.statistics import Spread, percentile, ratios
 from benchmarks.measure.api_process import Api, running_api
 from benchmarks.measure.http_load import HttpConnection, per_second
 from benchmarks.measure.models import demo_model
+from benchmarks.measure.process_memory import processor_seconds
 from exporter.spec import ExportSpec
 from launcher.up import running_stack
 from service.client.rest import SlipwayClient
 
-_STORED, _FEW_STORED = (1, 1_000, 100_000), (1, 100)
+_STORED, _FEW_STORED = (1, 1_000, 100_000, 1_000_000), (1, 100, 1_000)
 _CLIENTS = (1, 4)
-_POLLS, _REQUESTS = 500, 200  # number of each kind in a round
+_POLLS, _PAGES, _REQUESTS = 500, 50, 1000  # number of each kind in a round
+_PAGE = 5  # jobs; the fewest of which there are pages in every state
+_LEAST = 100 * _PAGE  # jobs that a service has to hold for full pages: a hundredth of them is queued
 _LOOK_S = 0.02
 _STAGE_S = 120.0
 
@@ -46,13 +50,32 @@ class Polls(BaseModel):
     p99_ratio: Spread
 
 
+class Pages(BaseModel):
+    """Pages of GET /exports, by round, in milliseconds; ratios are to the service with fewest jobs."""
+
+    stored: int
+    kind: str
+    p50: Spread
+    ratio: Spread
+
+
+class Memory(BaseModel):
+    """Memory of the stored jobs in Redis, with the indexes they are in and without logs."""
+
+    stored: int
+    bytes_each: float
+
+
 class Accepted(BaseModel):
-    """Jobs accepted per second and bare requests per second, by round."""
+    """Jobs accepted and bare requests per second, by round, and milliseconds of processor time for a job."""
 
     clients: int
     jobs: Spread
     bare: Spread
     ratio: Spread  # accepted jobs to bare requests
+    api: Spread
+    redis: Spread
+    sender: Spread  # of the benchmark, which sends the requests
 
 
 class FirstStage(BaseModel):
@@ -68,6 +91,8 @@ class ServiceFigures(BaseModel):
     """Figures of polls, accepted jobs and the first stage."""
 
     polls: tuple[Polls, ...]
+    pages: tuple[Pages, ...]
+    memory: tuple[Memory, ...]
     accepted: tuple[Accepted, ...]
     first_stage: FirstStage
 
@@ -87,9 +112,20 @@ def measure(run: Run) -> Report:
             folder.mkdir()
             apis.append(running.enter_context(running_api(folder, inline, stored=stored)))
             run.say(f"{stored} jobs stored")
-        polls = _poll(run, apis)
+        polls, pages = _poll(run, apis), _list_pages(run, apis)
+        memory = tuple(
+            Memory(stored=api.stored, bytes_each=api.redis_bytes / api.stored)
+            for api in apis
+            if api.stored >= _LEAST
+        )
         accepted = tuple(_accept_jobs(run, apis[0], inline, clients) for clients in _CLIENTS)
-    result = ServiceFigures(polls=polls, accepted=accepted, first_stage=_first_stage(run, spec))
+    result = ServiceFigures(
+        polls=polls,
+        pages=pages,
+        memory=memory,
+        accepted=accepted,
+        first_stage=_first_stage(run, spec),
+    )
     return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
 
 
@@ -129,16 +165,62 @@ def _poll(run: Run, apis: Sequence[Api]) -> tuple[Polls, ...]:
     )
 
 
+def _list_pages(run: Run, apis: Sequence[Api]) -> tuple[Pages, ...]:
+    """Ask each service in turn for its newest jobs, for the queued ones, and for those behind an old one."""
+    full = [api for api in apis if api.stored >= _LEAST]
+    kinds: dict[str, Callable[[Api], str]] = {
+        "newest": lambda api: "",
+        "queued": lambda api: "&state=queued",
+        "from the middle": lambda api: f"&cursor={sorted(api.some)[len(api.some) // 2]}",
+    }
+    p50: dict[tuple[int, str], list[float]] = {(api.stored, kind): [] for kind in kinds for api in full}
+    for number in range(run.rounds):
+        times: dict[tuple[int, str], list[float]] = {key: [] for key in p50}
+        with ExitStack() as connected:
+            callers = [connected.enter_context(HttpConnection(api.port)) for api in full]
+            for page in range(5 if run.quick else _PAGES):
+                for place in range(len(full)):
+                    api, caller = full[turn := (place + page) % len(full)], callers[turn]
+                    for kind, chosen in kinds.items():
+                        asked = f"/exports?limit={_PAGE}{chosen(api)}"
+                        times[api.stored, kind].append(caller.get(asked, {}, expect=200)[0])
+        for key, measured in times.items():
+            p50[key].append(percentile(measured, 0.5))
+        run.say(f"pages, round {number + 1}")
+    return tuple(
+        Pages(stored=stored, kind=kind, p50=Spread.of(each), ratio=ratios(each, p50[full[0].stored, kind]))
+        for (stored, kind), each in p50.items()
+    )
+
+
 def _accept_jobs(run: Run, api: Api, spec: ExportSpec, clients: int) -> Accepted:
     """Post jobs and send bare requests in turn."""
     body = spec.model_dump_json(exclude_unset=True, exclude_none=True).encode()
     requests = 20 if run.quick else _REQUESTS
     jobs, bare = [], []
+    worked: tuple[list[float], ...] = [], [], []
     for _ in range(run.rounds):
         bare.append(per_second(api.port, "/healthz", None, clients=clients, requests=requests, expect=200))
+        before = _worked(api)
         jobs.append(per_second(api.port, "/exports", body, clients=clients, requests=requests, expect=202))
+        for each, seconds, begun in zip(worked, _worked(api), before, strict=True):
+            each.append((seconds - begun) / requests * 1e3)
     run.say(f"{clients} clients: {Spread.of(jobs).text()} jobs a second")
-    return Accepted(clients=clients, jobs=Spread.of(jobs), bare=Spread.of(bare), ratio=ratios(jobs, bare))
+    in_api, in_redis, in_sender = map(Spread.of, worked)
+    return Accepted(
+        clients=clients,
+        jobs=Spread.of(jobs),
+        bare=Spread.of(bare),
+        ratio=ratios(jobs, bare),
+        api=in_api,
+        redis=in_redis,
+        sender=in_sender,
+    )
+
+
+def _worked(api: Api) -> tuple[float, float, float]:
+    """Return the processor seconds that the API, its Redis, and this process have taken."""
+    return processor_seconds(api.process), processor_seconds(api.redis_process), time.process_time()
 
 
 def _first_stage(run: Run, spec: ExportSpec) -> FirstStage:
@@ -193,10 +275,25 @@ def tables(result: ServiceFigures) -> tuple[Table, ...]:
             for e in result.polls
         ),
     )
+    pages = Table(
+        title=f"A page of {_PAGE} jobs, in milliseconds; ratios to the same page with the fewest jobs stored",
+        columns=("jobs stored", "page", "p50", "ratio"),
+        rows=tuple((f"{e.stored:,}", e.kind, e.p50.text(), e.ratio.text()) for e in result.pages),
+    )
+    memory = Table(
+        title="Memory in Redis of jobs that have ended, without logs",
+        columns=("jobs stored", "bytes a job", "gigabytes for a million"),
+        rows=tuple(
+            (f"{e.stored:,}", f"{e.bytes_each:,.0f}", f"{e.bytes_each / 1e3:.2f}") for e in result.memory
+        ),
+    )
     accepted = Table(
-        title="Requests per second; the ratio is of accepted jobs to bare requests",
-        columns=("clients", "jobs accepted", "bare requests", "ratio"),
-        rows=tuple((str(e.clients), e.jobs.text(), e.bare.text(), e.ratio.text()) for e in result.accepted),
+        title="Requests per second, and milliseconds of processor time that an accepted job takes",
+        columns=("clients", "jobs accepted", "bare requests", "ratio", "API", "Redis", "benchmark"),
+        rows=tuple(
+            (str(e.clients), *(s.text() for s in (e.jobs, e.bare, e.ratio, e.api, e.redis, e.sender)))
+            for e in result.accepted
+        ),
     )
     first = result.first_stage
     spreads = (first.running, first.stage, first.importing, first.ratio)
@@ -205,7 +302,7 @@ def tables(result: ServiceFigures) -> tuple[Table, ...]:
         columns=("until a worker had it", "until a tower was in a stage", "importing torch, alone", "ratio"),
         rows=(tuple(each.text() for each in spreads),),
     )
-    return (polls, accepted, stage)
+    return (polls, pages, memory, accepted, stage)
 
 
 def draw(result: ServiceFigures, figure: Figure) -> None:

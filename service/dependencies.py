@@ -18,9 +18,19 @@ from jobs.fleet.roster import Fleet, ReadAlive, Roster
 from jobs.fleet.tallies import MemoryTallies, Tallies
 from jobs.stores.job_store import JobTotals
 from service.access.callers import Caller
-from service.access.guard import Reader
+from service.access.guard import Reader, Submitter
 from service.errors import Forbidden
 from service.settings import ServiceSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """All that accepting an export needs of the service, as one dependency: each costs its share of a job."""
+
+    caller: Caller
+    jobs: JobControl
+    answers: Answers
+    workers: Fleet
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,21 @@ async def _totals(request: Request, caller: Reader) -> JobTotals | None:
 
 
 async def _fleet(request: Request, caller: Reader) -> Fleet:
-    backend = _backend(request)
+    return _recent_fleet(_backend(request), caller)
+
+
+def _recent_fleet(backend: Backend, caller: Caller) -> Fleet:
     return Fleet(backend.recently_alive or backend.roster.alive, shows_jobs=caller.sees_all)
+
+
+async def _submission(request: Request, caller: Submitter) -> Submission:
+    backend = _backend(request)
+    return Submission(
+        caller=caller,
+        jobs=backend.jobs.seen_within(caller.sees),
+        answers=backend.answers,
+        workers=_recent_fleet(backend, caller),
+    )
 
 
 def fleet_of(request: Request, caller: Caller | None) -> Fleet:
@@ -101,5 +124,6 @@ KeptAnswers = Annotated[Answers, Depends(_answers)]
 Logs = Annotated[JobLogs, Depends(_logs)]
 Models = Annotated[Releases, Depends(_models)]
 Settings = Annotated[ServiceSettings, Depends(_settings)]
+Submitting = Annotated[Submission, Depends(_submission)]
 Totals = Annotated[JobTotals | None, Depends(_totals)]  # None for callers who do not see all jobs
 Workers = Annotated[Fleet, Depends(_fleet)]

@@ -18,39 +18,69 @@ from launcher.redis_server import running_redis
 
 _QUEUED_EACH = 100  # one of this many stored jobs is still queued
 _ASKED = 50  # number of ended jobs that polls ask about; all are alike
+_TOGETHER = 500  # jobs that are sent to Redis at once
+_MODELS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """A running API: its port, the number of jobs it began with, and the ids of some ended ones."""
+    """A running API: its port, the guards of its processes, and the jobs that it began with."""
 
     port: int
+    process: int
+    redis_process: int
     stored: int
-    some: tuple[JobId, ...]
+    redis_bytes: int  # that the jobs take in Redis
+    some: tuple[JobId, ...]  # ids of ended ones
 
 
 @contextmanager
 def running_api(folder: Path, spec: ExportSpec, *, stored: int) -> Iterator[Api]:
     """Run Redis, put `stored` jobs of `spec` into it, run the API, and end both with the block."""
     with running_redis(folder / "redis") as server:
-        some = _store_jobs(server.url, spec, stored)
+        some, taken = store_jobs(server.url, spec, stored)
         with running_service(folder, server.url) as service:
-            yield Api(port=service.port, stored=stored, some=some)
+            yield Api(
+                port=service.port,
+                process=service.process.guard.pid,
+                redis_process=server.program.process.guard.pid,
+                stored=stored,
+                redis_bytes=taken,
+                some=some,
+            )
 
 
-def _store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[JobId, ...]:
-    """Store jobs as a service that has run for long has them: nearly all have ended."""
+def store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[tuple[JobId, ...], int]:
+    """Store jobs as a service that has run for long has them: nearly all have ended.
+
+    Each is added and ended by the job store itself, whose scripts are sent to Redis many at a time. Return
+    some that have ended, and the bytes that all of them take.
+    """
     client = connect(url)
-    store = RedisJobStore(client)
+    client.config_set("appendonly", "no")  # nobody restarts this Redis, and the file would have gigabytes
+    client.config_set("save", "")
+    first = _queued_job(spec)
+    before = int(client.info("memory")["used_memory"])
     ended = []
-    for number in range(1, count + 1):
-        job = _queued_job(spec) if number % _QUEUED_EACH == 0 else _ended_job(spec)
-        store.add(job, spec.config or "")
-        if job.state.is_final:
-            ended.append(job.id)
-    client.delete(OUTBOX_KEY)  # their callbacks count as delivered
+    with client.pipeline(transaction=False) as pipe:
+        together = RedisJobStore(pipe)
+        for number in range(1, count + 1):
+            job = first.model_copy(update={"id": new_job_id(), **_choices_of(number)})
+            together.add(job, spec.config if number == 1 else None)  # all share one config
+            if number % _QUEUED_EACH:
+                together.replace(job, _ended(job))
+                ended.append(job.id)
+            if number % _TOGETHER == 0 or number == count:
+                pipe.delete(OUTBOX_KEY)  # their callbacks count as delivered
+                pipe.execute()
+    taken = int(client.info("memory")["used_memory"]) - before
     client.close()
-    return tuple(random.Random(0).sample(ended, min(_ASKED, len(ended))))  # noqa: S311  (no secret)
+    return tuple(random.Random(0).sample(ended, min(_ASKED, len(ended)))), taken  # noqa: S311  (no secret)
+
+
+def _choices_of(number: int) -> dict[str, str]:
+    """Return what distinguishes a job from others: its model, and the digest of its inputs."""
+    return {"model": f"model-{number % _MODELS}", "content_key": f"{number:064x}"}
 
 
 def _queued_job(spec: ExportSpec) -> Job:
@@ -59,9 +89,8 @@ def _queued_job(spec: ExportSpec) -> Job:
     return Job(id=new_job_id(), spec=JobSpec.of(spec), towers=towers, created_at=now, updated_at=now)
 
 
-def _ended_job(spec: ExportSpec) -> Job:
-    job = _queued_job(spec)
-    where = f"{spec.output_uri}/{job.id}"
+def _ended(job: Job) -> Job:
+    where = f"{job.spec.output_uri}/{job.id}"
     towers = tuple(
         TowerProgress(
             name=tower.name,

@@ -1,6 +1,11 @@
-"""Memory of a process and its descendants: anonymous memory, and mapped pages that the kernel can drop."""
+"""Memory and processor time of a process and its descendants.
 
+Memory is anonymous, or mapped pages that the kernel can drop.
+"""
+
+import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -8,6 +13,7 @@ from typing import Self
 from pydantic import BaseModel
 
 _PERIOD_S = 0.1
+_USER_TICKS = 11  # place of the time in user mode behind the name in /proc/<pid>/stat; the kernel's follows
 
 
 class Peak(BaseModel):
@@ -57,6 +63,16 @@ def memory_of(pid: int) -> Peak:
     kilobytes = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
     anonymous, mapped = (kilobytes["Pss_Anon"] + kilobytes["Pss_Shmem"]) << 10, kilobytes["Pss_File"] << 10
     return Peak(anonymous=anonymous, mapped=mapped, whole=anonymous + mapped)
+
+
+def processor_seconds(root: int) -> float:
+    """Return the seconds that the cores have worked for a process and its descendants that still run."""
+    ticks = 0
+    for pid in process_tree(root):
+        with suppress(OSError):  # it has ended
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[_USER_TICKS]) + int(fields[_USER_TICKS + 1])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def process_tree(root: int) -> list[int]:

@@ -80,9 +80,9 @@ async def _settings(request: Request) -> HookSettings:
 HookLimits = Annotated[HookSettings, Depends(_settings)]
 
 
-# `async`, so that FastAPI calls it at once: no job should wait for a thread to be accepted.
-async def _answerable(request: ExportRequest, limits: HookLimits) -> ExportRequest:
-    require_usable_callback(request.callback_url, limits)
+# `async`, so that FastAPI calls it at once, and not in its thread pool.
+async def _answerable(request: ExportRequest, http: Request) -> ExportRequest:
+    require_usable_callback(request.callback_url, http.app.state.hook_settings)
     return request
 
 

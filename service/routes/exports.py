@@ -25,9 +25,9 @@ from jobs.errors import (
 )
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
-from service.access.guard import Reader, Submitter, reading
+from service.access.guard import Reader, reading
 from service.audit import record
-from service.dependencies import Jobs, KeptAnswers, Workers
+from service.dependencies import Jobs, Submitting, Workers
 from service.errors import Forbidden, Unauthenticated, keyed_responses, problem_responses
 from service.etag import etag_of, matches
 from service.hooks.backend import AnswerableRequest
@@ -85,20 +85,18 @@ _LINKS = {
 )
 def submit(
     request: AnswerableRequest,
-    jobs: Jobs,
-    caller: Submitter,
-    answers: KeptAnswers,
-    workers: Workers,
+    service: Submitting,
     key: IdempotencyKey = None,
 ) -> Response:
     """Accept an export; poll the URL in `Location` for its progress, or follow its events."""
+    caller = service.caller
 
     def carry_out() -> JobView:
-        job = jobs.submit(request.spec, request.options, caller.owner, force=request.force)
+        job = service.jobs.submit(request.spec, request.options, caller.owner, force=request.force)
         record(caller, "submit", job.id)
-        return JobView.of(job, workers.alive())
+        return JobView.of(job, service.workers.alive())
 
-    return answer_once(answers, caller, key, request.model_dump_json(), carry_out)
+    return answer_once(service.answers, caller, key, request.model_dump_json(), carry_out)
 
 
 @router.post(
