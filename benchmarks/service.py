@@ -201,9 +201,9 @@ def _accept_jobs(run: Run, api: Api, spec: ExportSpec, clients: int) -> Accepted
     worked: tuple[list[float], ...] = [], [], []
     for _ in range(run.rounds):
         bare.append(per_second(api.port, "/healthz", None, clients=clients, requests=requests, expect=200))
-        before = _worked(api)
+        before = _processor_times(api)
         jobs.append(per_second(api.port, "/exports", body, clients=clients, requests=requests, expect=202))
-        for each, seconds, begun in zip(worked, _worked(api), before, strict=True):
+        for each, seconds, begun in zip(worked, _processor_times(api), before, strict=True):
             each.append((seconds - begun) / requests * 1e3)
     run.say(f"{clients} clients: {Spread.of(jobs).text()} jobs a second")
     in_api, in_redis, in_sender = map(Spread.of, worked)
@@ -218,7 +218,7 @@ def _accept_jobs(run: Run, api: Api, spec: ExportSpec, clients: int) -> Accepted
     )
 
 
-def _worked(api: Api) -> tuple[float, float, float]:
+def _processor_times(api: Api) -> tuple[float, float, float]:
     """Return the processor seconds that the API, its Redis, and this process have taken."""
     return processor_seconds(api.process), processor_seconds(api.redis_process), time.process_time()
 

@@ -68,7 +68,7 @@ def store_jobs(url: str, spec: ExportSpec, count: int) -> tuple[tuple[JobId, ...
             job = first.model_copy(update={"id": new_job_id(), **_choices_of(number)})
             together.add(job, spec.config if number == 1 else None)  # all share one config
             if number % _QUEUED_EACH:
-                together.replace(job, _ended(job))
+                together.replace(job, _end_job(job))
                 ended.append(job.id)
             if number % _TOGETHER == 0 or number == count:
                 pipe.delete(OUTBOX_KEY)  # their callbacks count as delivered
@@ -89,7 +89,7 @@ def _queued_job(spec: ExportSpec) -> Job:
     return Job(id=new_job_id(), spec=JobSpec.of(spec), towers=towers, created_at=now, updated_at=now)
 
 
-def _ended(job: Job) -> Job:
+def _end_job(job: Job) -> Job:
     where = f"{job.spec.output_uri}/{job.id}"
     towers = tuple(
         TowerProgress(
