@@ -30,7 +30,7 @@ from exporter.verify.reload import Chain
 
 EAGER, COMPILED, PACKAGE, TWO_PACKAGES = "eager", "torch.compile", "package", "two packages"
 CONTENDERS = (EAGER, COMPILED, PACKAGE, TWO_PACKAGES)
-_BATCHES = 8  # with different rows
+_ROWS, _MOST_BATCHES = 1024, 8  # rows of all batches of a size, and how many batches there are at most
 _SEED = 3
 _AGREE = 1e-3  # of the largest magnitude: contenders must compute the same function
 
@@ -38,13 +38,13 @@ Call = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
 
 
 class Subject(BaseModel):
-    """A tower, and its artifacts in both modes."""
+    """A tower, and its artifacts in both modes; without the second, eager and package alone are compared."""
 
     name: str
     tower: TowerName
     spec: ExportSpec
     unified: Path
-    two_stage: Path
+    two_stage: Path | None = None
 
 
 class LatencyRequest(BaseModel):
@@ -125,14 +125,12 @@ def _measure(subject: Subject, request: LatencyRequest) -> list[CallTimes]:
 
 def _calls(subject: Subject, tower: Tower, rows: Rows, scratch: Path) -> dict[str, Call]:
     """Return the calls by contender; torch.compile gets the traced program, so that it stays in one piece."""
+    unified: dict[str, Call] = {EAGER: tower.module, PACKAGE: _chain(subject.unified, subject, scratch)}
+    if subject.two_stage is None:
+        return unified
     program = trace_tower(tower, trace_inputs(rows, tower.plan), torch.device("cpu"))
     compiled: Call = torch.compile(program.module(check_guards=False), dynamic=True)
-    return {
-        EAGER: tower.module,
-        COMPILED: compiled,
-        PACKAGE: _chain(subject.unified, subject, scratch),
-        TWO_PACKAGES: _chain(subject.two_stage, subject, scratch),
-    }
+    return unified | {COMPILED: compiled, TWO_PACKAGES: _chain(subject.two_stage, subject, scratch)}
 
 
 def _chain(artifact: Path, subject: Subject, scratch: Path) -> Call:
@@ -143,7 +141,8 @@ def _chain(artifact: Path, subject: Subject, scratch: Path) -> Call:
 def _batches(rows: Rows, tower: Tower, size: int) -> list[dict[str, Tensor]]:
     """Draw batches of random rows, the same in every process."""
     random = np.random.default_rng(_SEED)
-    drawn = [rows.select(random.integers(len(rows), size=size)) for _ in range(_BATCHES)]
+    count = min(max(_ROWS // size, 2), _MOST_BATCHES)
+    drawn = [rows.select(random.integers(len(rows), size=size)) for _ in range(count)]
     return [named_batch("drawn", each, tower.plan).inputs for each in drawn]
 
 
