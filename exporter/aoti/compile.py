@@ -32,9 +32,12 @@ def compile_code(
         CompileFailed: any other failure, with the start of the compiler's message.
     """
     if device_of(target) is Device.CPU:
-        from exporter.aoti.kernels.attention_template import register_kernels  # its import takes a second
+        # Inductor's import takes a second.
+        from exporter.aoti.kernels.attention_template import register_kernels
+        from exporter.aoti.kernels.products import split_biases
 
         register_kernels()
+        split_biases()
     try:
         with observe_compiled_files(lambda files: progress(None, f"{files} files compiled")):
             written = compile_files(program, target, make_headers=make_headers)

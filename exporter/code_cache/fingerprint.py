@@ -148,11 +148,9 @@ def _describe_program(program: ExportedProgram) -> Iterator[str]:
         if isinstance(module, GraphModule):
             yield f"graph {name}"
             yield from (_describe_node(node) for node in module.graph.nodes)
-    compiled_in = find_compiled_in_modules(all_graphs([program]))
-    for module in compiled_in:  # their kernels become part of the code
+    for module in find_compiled_in_modules(all_graphs([program])):  # their kernels become part of the code
         yield f"compiled in {module} {_digest_beside(module)}"
-    if compiled_in:
-        yield f"kernels {_digest_folder(_KERNELS)}"
+    yield f"kernels {_digest_folder(_KERNELS)}"  # for a CPU, where products are changed in any graph
     yield str(program.graph_signature)
     yield str(program.call_spec)
     yield str(sorted((str(symbol), str(bounds)) for symbol, bounds in program.range_constraints.items()))
