@@ -32,7 +32,7 @@ from service.client.rest import SlipwayClient
 
 _STORED, _FEW_STORED = (1, 1_000, 100_000, 1_000_000), (1, 100, 1_000)
 _CLIENTS = (1, 4)
-_POLLS, _PAGES, _REQUESTS = 500, 50, 1000  # number of each kind in a round
+_POLLS, _PAGES, _REQUESTS = 500, 200, 1000  # number of each kind in a round
 _PAGE = 5  # jobs; the fewest of which there are pages in every state
 _LEAST = 100 * _PAGE  # jobs that a service has to hold for full pages: a hundredth of them is queued
 _LOOK_S = 0.02
