@@ -195,6 +195,20 @@ struct Scratch {
   }
 };
 
+// out = from * factor, for `count` numbers. Inductor lets the compiler vectorise no loops.
+template <typename from_t, typename to_t>
+inline void scale(const from_t* from, float factor, to_t* out, int64_t count) {
+  int64_t n = 0;
+  if constexpr (std::is_same_v<from_t, float> && std::is_same_v<to_t, float>) {
+    for (; n + kLanes <= count; n += kLanes) {
+      (Vec::loadu(from + n) * Vec(factor)).store(out + n);
+    }
+  }
+  for (; n < count; ++n) {
+    out[n] = static_cast<to_t>(static_cast<float>(from[n]) * factor);
+  }
+}
+
 // Copy `count` keys of `width` numbers to columns of `out`, whose further columns up to a whole vector are 0.
 template <typename scalar_t>
 inline void transpose(
@@ -244,9 +258,7 @@ inline void attend_row(
         scratch.keys + first / kBlock * A * step, step, scratch.staged);
   }
   for (int64_t n = 0; n < length; ++n) {
-    for (int64_t d = 0; d < V; ++d) {
-      values[n * padded + d] = static_cast<float>(v[n * v_step + d]);
-    }
+    scale(v + n * v_step, 1.0f, values + n * padded, V);
     std::fill(values + n * padded + V, values + (n + 1) * padded, 0.0f);
   }
   for (int64_t start = 0; start < queries; start += kStrip) {
@@ -259,10 +271,7 @@ inline void attend_row(
       seen[m] = place < 0 ? Seen{0, 0, 0, 0} : seen_by(form, place, length, candidates);
       lowest = std::min(lowest, seen[m].begin);
       highest = std::max(highest, seen[m].end2);
-      const scalar_t* query = q + (start + m) * q_step;
-      for (int64_t a = 0; a < A; ++a) {
-        strip[m * A + a] = static_cast<float>(query[a]) * form.alpha;
-      }
+      scale(q + (start + m) * q_step, form.alpha, strip + m * A, A);
     }
     std::fill(sums, sums + rows * padded, 0.0f);
     for (int64_t first = lowest / kBlock * kBlock; first < highest; first += kBlock) {
@@ -278,9 +287,7 @@ inline void attend_row(
           rows, scores, kBlock, values + from * padded, padded, sums, padded, to - from, padded, true);
     }
     for (int64_t m = 0; m < rows; ++m) {
-      for (int64_t d = 0; d < V; ++d) {
-        out[(start + m) * out_step + d] = static_cast<scalar_t>(sums[m * padded + d] / form.divisor);
-      }
+      scale(sums + m * padded, 1.0f / form.divisor, out + (start + m) * out_step, V);
     }
   }
 }
