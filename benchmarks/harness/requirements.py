@@ -29,6 +29,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "weights_check": Requirements(minutes=25, disk_gb=35),
     "shards": Requirements(minutes=15, disk_gb=20),
     "warm": Requirements(minutes=23, disk_gb=1),
+    "cold": Requirements(minutes=35, disk_gb=3),
     "towers": Requirements(minutes=10, disk_gb=1),
     "gate": Requirements(minutes=45, disk_gb=2),
     "items": Requirements(minutes=30, disk_gb=7),

@@ -43,6 +43,7 @@ class Place:
     folder: Path
     compiler: Path
     code_cache: Path | None = None
+    path: str | None = None  # where programs are looked for, if not where this one looks
     users_code: bool = False  # the user's code cache may be used, because the export itself is not measured
 
 
@@ -59,6 +60,8 @@ def export(spec: ExportSpec, place: Place, *, keep: Path | None = None, watched:
     if not place.users_code:
         command += ["--code-cache", str(place.code_cache) if place.code_cache else "off"]
     environment = {"TMPDIR": str(tmp), "TORCHINDUCTOR_CACHE_DIR": str(place.compiler)}
+    if place.path is not None:
+        environment["PATH"] = place.path
     begun = time.monotonic()
     process = GuardedProcess.start(command, log=log, grace=_GRACE, environment=environment)
     try:
