@@ -35,7 +35,7 @@ if sys.orig_argv[1:3] == ["-m", "worker.resident.server"]:
     kept, resident, told = [], os.getpid(), {told!r}
     def leak():
         if os.getpid() == resident and os.path.exists(told):
-            kept.append(b"x" * (512 << 20))
+            kept.append(b"x" * (256 << 20))
     os.register_at_fork(before=leak)
 """
 
@@ -76,7 +76,7 @@ def run_out_of_memory(scene: Scene, undo: ExitStack) -> None:
 
 
 def leak(scene: Scene, undo: ExitStack) -> None:
-    """It keeps half a gigabyte with every attempt, until it is replaced; its successors leak no more."""
+    """It keeps a quarter of a gigabyte with every attempt until it is replaced, for no other reason."""
     scene.leaking.touch()
     undo.callback(scene.leaking.unlink)
 
@@ -101,7 +101,9 @@ def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultStack]:
     """A stack of one worker whose attempts are forks of its resident process; the code is in the cache."""
     folder = tmp_path_factory.mktemp("f")
     (folder / "sitecustomize.py").write_text(_LEAK.format(told=str(folder / "leaking")))
-    with fault_stack(folder / "s", FORKED, workers=1, settings={"PYTHONPATH": str(folder)}) as stack:
+    # A fork on a busy machine must not be taken for a hang, for which there is a quarter of the lease.
+    settings = {"PYTHONPATH": str(folder), "SLIPWAY_LEASE": "20"}
+    with fault_stack(folder / "s", FORKED, workers=1, settings=settings) as stack:
         warm = stack.submit(one_tower(real_spec(stack)))
         assert wait_for_end(stack.observer, warm, 900).state is JobState.SUCCEEDED
         yield stack
@@ -121,6 +123,7 @@ def run(stack: FaultStack, fault: str, point: str) -> Result:
     leaking = stack.folder.parent / "leaking"
     spec, scene = one_tower(real_spec(stack)), Scene(stack, wait_for_resident(stack), leaking)
     begun, wrong = time.monotonic(), list[str]()
+    failures = count_failures(stack)
     with ExitStack() as undo:
         if point == IDLE:
             NAMES[fault](scene, undo)
@@ -134,10 +137,17 @@ def run(stack: FaultStack, fault: str, point: str) -> Result:
             wrong.append("the process that failed is still there")
     if wait_for_resident(stack).pid == scene.resident.pid:
         wrong.append("it was not replaced")
+    if NAMES[fault] is leak and count_failures(stack) > failures:
+        wrong.append("it was not replaced for its memory")
     seconds = round(time.monotonic() - begun, 1)
     result = Result(fault, point, stack.kind, str(JobState.SUCCEEDED), 1, seconds, tuple(wrong))
     RESULTS.append(result)
     return result
+
+
+def count_failures(stack: FaultStack) -> int:
+    """Return how often the worker has found its resident process dead or hanging."""
+    return stack.workers[0].log.read_text().count("resident_process_failed")
 
 
 def see_through(stack: FaultStack, spec: ExportSpec) -> list[str]:
