@@ -111,7 +111,7 @@ class Contest:
         if situation != NEW_WEIGHTS:
             shutil.rmtree(caches, ignore_errors=True)
         if situation == NEW_MODEL:
-            shutil.copytree(self._known(contender, model), caches, symlinks=True)
+            shutil.copytree(self._known(contender, model), caches, symlinks=True, ignore=_find_special)
         seed = 2 * number + (situation == NEW_WEIGHTS)
         order = model.order(seed=seed, output=self._output(contender), caches=caches)
         return contender.export(order, cores=self.cores)
@@ -189,3 +189,9 @@ class Contest:
         except ContenderFailed as error:
             self.failures.append(str(error))
             sys.stderr.write(f"{error}\n")
+
+
+def _find_special(folder: str, names: list[str]) -> set[str]:
+    """Find what cannot be copied, as sockets that processes have left among their temporary files."""
+    paths = [Path(folder, name) for name in names]
+    return {path.name for path in paths if not (path.is_symlink() or path.is_file() or path.is_dir())}
