@@ -152,7 +152,8 @@ def _keep_of_another(bench: _Bench, model: Model) -> Mapping[Side, Path]:
         folder.mkdir()
         if side == "Slipway":
             command = [sys.executable, "-m", "worker.warm_up", "--folder", str(folder / "inductor")]
-            subprocess.run(command, check=True)
+            # By the same compiler, to whose native options the headers belong.
+            subprocess.run(command, check=True, env=inherited_environment({"PATH": bench.log.path}))
         bench.measure(side, model.spec(bench.run.folder, seed=0), TowerName.ITEM, folder)
     return known
 
