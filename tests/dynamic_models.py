@@ -12,6 +12,7 @@ from exporter.checkpoint.read import open_checkpoint
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.construction.open_blueprint import open_blueprint
 from exporter.construction.sources import fetch_checkpoint_once
+from exporter.options.tables import TableLayout
 from exporter.spec import ExportSpec
 from exporter.towers.plan import plan_towers
 from exporter.towers.tower import Tower
@@ -84,7 +85,7 @@ def spec_for(checkpoint: Path, folder: Path) -> ExportSpec:
 
 def open_model(spec: ExportSpec, workspace: Path) -> Tower:
     """The model with its weights, by the steps of an export without shards."""
-    spec = spec.model_copy(update={"tables": spec.tables.model_copy(update={"layout": "packaged"})})
+    spec = spec.model_copy(update={"tables": spec.tables.model_copy(update={"layout": TableLayout.PACKAGED})})
     assert spec.config is not None
     [planned] = plan_towers(spec, spec.config)
     blueprint = open_blueprint(planned, spec, spec.config)
