@@ -98,7 +98,7 @@ gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90 
 	@$(CUDA_VENV)/bin/python -m pytest -q -m gpubuild tests/gpu_build $(ARGS)
 
 .PHONY: bench
-bench: install ## run the benchmarks of benchmarks/README.md, 100 minutes and 25 GB of disk; ARGS="service warm" for some
+bench: install ## run the benchmarks of benchmarks/README.md, hours and 25 GB of disk; ARGS="service warm" for some
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: attacks
