@@ -94,7 +94,6 @@ class Attention(nn.Module, ABC):
     """Attention of one layer; it has no weights, so that a pass may replace it by name."""
 
     reads_mask: ClassVar[bool]
-    by_tail: ClassVar[bool] = False  # whether `attend_tails` computes the last elements of rows alone
 
     def __init__(self, heads: Heads, visibility: Visibility) -> None:
         super().__init__()
@@ -110,18 +109,6 @@ class Attention(nn.Module, ABC):
         `candidates_B` is the number of candidates at the end of each row, None if there are none. The mask is
         `visibility.mask` of these rows, for attention that reads one.
         """
-
-    def attend_tails(
-        self,
-        q_MQ: Tensor,
-        k_NQ: Tensor,
-        v_NE: Tensor,
-        offsets_B1: Tensor,
-        tails_B1: Tensor,
-        candidates_B: Tensor | None,
-    ) -> Tensor:
-        """Return the output, (M, E), for the last elements of rows, which `tails_B1` divides into rows."""
-        raise NotImplementedError
 
 
 class PaddedAttention(Attention):
@@ -167,7 +154,6 @@ class JaggedAttention(Attention):
     """Attention by a kernel for CPUs over jagged rows: no padding, and no products that a mask undoes."""
 
     reads_mask = False
-    by_tail = True
 
     def forward(
         self, uvqk_NW: Tensor, offsets_B1: Tensor, candidates_B: Tensor | None, mask_BLL: Tensor | None
@@ -184,6 +170,7 @@ class JaggedAttention(Attention):
         tails_B1: Tensor,
         candidates_B: Tensor | None,
     ) -> Tensor:
+        """Return the output, (M, E), for the last elements of rows, which `tails_B1` divides into rows."""
         heads, sees = self.heads, self.visibility
         attended_ME: Tensor = jagged_attention(
             q_MQ,

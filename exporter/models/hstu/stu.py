@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from exporter.config.hstu.encoder import HstuConfig, StuConfig
 from exporter.models.blocks.jagged import Layout, as_size
-from exporter.models.hstu.attention import AllHeads, Attention, Heads, Visibility
+from exporter.models.hstu.attention import AllHeads, Attention, Heads, JaggedAttention, Visibility
 from exporter.models.hstu.gated_output import NORM_EPS, GatedOutput
 from exporter.models.hstu.sequence import EncodedTail, EncoderSequence, Tail
 
@@ -52,7 +52,7 @@ class StuLayer(nn.Module):
     @property
     def is_by_tail(self) -> bool:
         """Return whether the layer can compute the last elements of rows alone."""
-        return self._attention.by_tail
+        return isinstance(self._attention, JaggedAttention)
 
     def forward(self, sequence: EncoderSequence, mask_BLL: Tensor | None, tail: Tail | None = None) -> Tensor:
         """Return the layer's output for all elements, (N, D), or for those of `tail`, (M, D)."""
@@ -76,6 +76,7 @@ class StuLayer(nn.Module):
                 betas_u_v_q_k, (normed_MD, normed_ND, normed_MD, normed_ND), weights_u_v_q_k, strict=True
             )
         )
+        assert isinstance(self._attention, JaggedAttention)
         attended_ME = self._attention.attend_tails(
             q_MQ, k_NQ, v_NE, offsets_B1, tail.layout.offsets, candidates_B
         )
