@@ -6,13 +6,11 @@ import sys
 
 import torch
 
-from exporter.aoti.cpu_levels import cpu_flags, cpu_levels
+from exporter.aoti.cpu_levels import cpu_levels
 from exporter.aoti.inductor.instruction_sets import cpu_instruction_sets
 from exporter.errors import InvalidArtifact, WrongArchitecture
 from exporter.spec import Device, Target, device_of
-
-# Inductor's name of an instruction set -> Linux's name of the CPU flag.
-_CPU_FLAGS = {"avx512": "avx512f"}
+from slipway.loading.cpu import lacking_cpu
 
 _ASK_DRIVER = """
 import ctypes
@@ -46,10 +44,7 @@ def require_runnable(device: Device, built_for: str) -> None:
     if device is Device.CUDA:
         lacking = [] if torch.cuda.is_available() and _gpu_architecture() == built_for else [built_for]
     else:
-        machine, *instruction_sets = built_for.split()
-        present = cpu_flags()
-        lacking = [name for name in instruction_sets if _CPU_FLAGS.get(name, name) not in present]
-        lacking += [machine] if machine != platform.machine() else []
+        lacking = lacking_cpu(built_for)
     if lacking:
         raise InvalidArtifact(
             f"the package was built for {built_for}, and this machine lacks {', '.join(lacking)}",

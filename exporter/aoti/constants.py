@@ -1,8 +1,6 @@
 """The constants table of compiled code: the tensors of its weights blob, their order and layout."""
 
-import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,9 +8,8 @@ import torch
 from torch import Tensor
 
 from exporter.errors import CompileFailed
-
-_FIELD = re.compile(r"^\s*constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTILINE)
-_DTYPE = re.compile(r"\w*?torch_dtype_(\w+)$")
+from slipway.loading.dtypes import dtype_of
+from slipway.loading.layout.constants_table import ConstantRow, read_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +45,9 @@ def read_constants_table(code: str) -> tuple[Constant, ...]:
     Raises:
         CompileFailed: the source is not in the form that this version of torch writes.
     """
-    rows: dict[int, dict[str, str]] = {}
-    for index, field, value in _FIELD.findall(code):
-        rows.setdefault(int(index), {})[field] = value
     try:
-        return tuple(
-            _constant(rows[index]) for index in range(len(rows)) if rows[index]["from_folded"] == "false"
-        )
-    except (KeyError, ValueError, AttributeError) as error:
+        return tuple(map(_constant, read_rows(code)))
+    except ValueError as error:
         raise CompileFailed(
             f"the compiled code's table of constants could not be read: {type(error).__name__}: {error}",
             hint="another version of torch may write it differently; use the pinned one",
@@ -72,23 +64,15 @@ def find_mismatch(table: Sequence[Constant], tensors: Mapping[str, Tensor]) -> s
     return ""
 
 
-def _constant(row: Mapping[str, str]) -> Constant:
-    found = _DTYPE.match(row["dtype"])
-    dtype = getattr(torch, found[1]) if found else None
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"dtype {row['dtype']}")  # noqa: TRY004  handled like any other unreadable value
+def _constant(row: ConstantRow) -> Constant:
     return Constant(
-        fqn=str(json.loads(row["original_fqn"])),
-        dtype=dtype,
-        shape=_numbers(row["shape"]),
-        stride=_numbers(row["stride"]),
-        offset=int(row["offset"]),
-        size=int(row["data_size"]),
+        fqn=row.fqn,
+        dtype=dtype_of(row.dtype),
+        shape=row.shape,
+        stride=row.stride,
+        offset=row.offset,
+        size=row.size,
     )
-
-
-def _numbers(braced: str) -> tuple[int, ...]:
-    return tuple(int(number.rstrip("L")) for number in braced.strip("{}").split(",") if number.strip())
 
 
 def _words(dtype: torch.dtype, shape: Sequence[int]) -> str:

@@ -229,6 +229,23 @@ def successful_outcome(entry: TowerEntry, root: str) -> TowerOutcome:
     return TowerOutcome(tower=entry.name, entry=entry, package_uri=join_uri(root, entry.package.path))
 
 
+def fetch_manifest(uri: str, into: Path, key: VerifyingKey | None = None) -> Manifest:
+    """Download the manifest, and its signature if there is one, to the folder `into`; return the manifest.
+
+    Raises as `read_manifest` does.
+    """
+    root = root_of(uri)
+    store, where = open_store(root), join_uri(root, MANIFEST_NAME)
+    data = _read_manifest_bytes(store, root)
+    if key is not None:
+        key.check(data, _read_signature(store), where)
+    into.mkdir(parents=True, exist_ok=True)
+    (into / MANIFEST_NAME).write_bytes(data)
+    if store.exists(SIGNATURE_NAME):
+        (into / SIGNATURE_NAME).write_bytes(_read_signature(store))
+    return _parse_manifest(data, where)
+
+
 def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:
     """Download the files that serve one tower, check each, and return the folder that holds `aoti/`.
 

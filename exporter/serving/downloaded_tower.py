@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.aoti.architecture import require_runnable
-from exporter.artifact.read import fetch_tower, read_manifest
+from exporter.artifact.read import fetch_manifest, fetch_tower
 from exporter.artifact.signing import VerifyingKey
 from exporter.config.features.tables import take_rows
 from exporter.config.schema import Feature, TowerConfig
@@ -34,6 +34,7 @@ class DownloadedTower:
     chain: tuple[Link, ...]
     features: tuple[Feature, ...]
     plan: DimPlan
+    root: Path  # the folder that has its files, and the manifest
     lookup: LookUp | None = None  # in the mapped shards of its tables, where no package looks up
 
 
@@ -54,7 +55,7 @@ def download_tower(
         InvalidSpec: the artifact has no such tower.
         InvalidArtifact: it is incomplete, damaged, contradicts itself, or was built for another machine.
     """
-    manifest = read_manifest(artifact_uri, key)
+    manifest = fetch_manifest(artifact_uri, into, key)
     entry = _find_entry(manifest, tower, artifact_uri)
     _require_usable(manifest, artifact_uri, families)  # before anything large is fetched
     fetch_tower(artifact_uri, tower, into, key)
@@ -86,6 +87,7 @@ def open_fetched_tower(
         chain=tuple(_chain(entry, root)),
         features=config.pipeline.features,
         plan=plan,
+        root=root,
         lookup=open_shard_lookup(manifest, entry, config, plan, root),
     )
 

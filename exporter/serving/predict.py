@@ -13,8 +13,9 @@ from exporter.data.parquet import open_parquet
 from exporter.dims.plan import BATCH
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows
 from exporter.serving.downloaded_tower import DownloadedTower
+from exporter.serving.tower_process import TowerProcess
 from exporter.storage.open import open_store, split_uri
-from exporter.verify.runner import PackageRunner, Refused
+from exporter.verify.runner import Refused
 
 _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
@@ -40,18 +41,11 @@ def predict(
         raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
     local = scratch / "predictions.parquet"
     rows = 0
-    with PackageRunner(
-        tower.chain,
-        op_libraries=tower.manifest.op_libraries,
-        scratch=scratch,
-        device=tower.manifest.device,
-        tf32=tower.entry.tf32,
-        lookup=tower.lookup,
-    ) as runner:
+    with TowerProcess(tower, scratch) as served:
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(tower, input_uri):
-                table = _table(_answer(runner, inputs, tower.entry.demands, input_uri), inputs, tower)
+                table = _table(_answer(served, inputs, input_uri), inputs, tower)
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
@@ -72,14 +66,11 @@ def _batches(tower: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tenso
         )
 
 
-def _answer(
-    runner: PackageRunner, inputs: dict[str, Tensor], demands: Sequence[str], where: str
-) -> dict[str, Tensor]:
+def _answer(served: TowerProcess, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:
     try:
-        return runner.run(inputs)
+        return served.run(inputs)
     except Refused as refusal:
-        unmet = find_unmet_demand(str(refusal), demands)
-        raise InvalidRows(f"the package refused rows of {where}: {unmet}", where=where) from refusal
+        raise InvalidRows(f"the package refused rows of {where}: {refusal}", where=where) from refusal
 
 
 def find_unmet_demand(refusal: str, demands: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.accepted import ask, main
+from benchmarks.board.accepted import ask, main
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "torcheasyrec"
 

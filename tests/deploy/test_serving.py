@@ -1,4 +1,4 @@
-"""The serving guide, tried: packages in Python and in C++, with input checks, and with newer weights."""
+"""The serving guide, tried: packages in C++, with input checks, and with newer weights."""
 
 import shutil
 import subprocess
@@ -9,11 +9,8 @@ import fbgemm_gpu  # what op_libraries names
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._inductor import aoti_load_package  # noqa: TID251  what the guide names
 from torch.export import Dim, export
-from torch.export.pt2_archive._package import AOTICompiledModel  # noqa: TID251  what that returns
 
-from examples.newer_weights import take_weights, weights_of
 from exporter.aoti.torch_private import sizes_zero_and_one_stay_dynamic
 from tests.architecture.tree import ROOT
 from tests.compiled_package import compile_package
@@ -121,22 +118,3 @@ def test_newer_weights_are_taken_in_cpp(
     options = ("--package", str(packages[0]), "--weights", str(packages[1]))
     ran = run(runner, tmp_path, *options, inputs=INPUTS)
     torch.testing.assert_close(numbers(ran), towers[1](INPUTS)["emb"].detach())
-
-
-def load(package: Path) -> AOTICompiledModel:
-    """As servers in Python do."""
-    return aoti_load_package(str(package))
-
-
-def test_newer_weights_are_taken_in_python(packages: list[Path], towers: list[Tower]) -> None:
-    package = load(packages[0])
-    torch.testing.assert_close(package(INPUTS)["emb"], towers[0](INPUTS)["emb"].detach())
-    take_weights(package, mine=weights_of(packages[0]), newer=weights_of(packages[1]))
-    torch.testing.assert_close(package(INPUTS)["emb"], towers[1](INPUTS)["emb"].detach())
-
-
-def test_other_tensors_are_not_taken(packages: list[Path]) -> None:
-    mine = weights_of(packages[0])
-    other = {**mine, "dense.bias": torch.zeros(4)}
-    with pytest.raises(ValueError, match="differ in dense.bias"):
-        take_weights(load(packages[0]), mine=mine, newer=other)

@@ -51,6 +51,7 @@ def downloaded(package: Path) -> DownloadedTower:
         chain=(Link(package=package, order=("rows",)),),
         features=(),
         plan=DimPlan(inputs=(), dims=()),
+        root=Path(),
     )
 
 

@@ -55,6 +55,7 @@ def judged(folder: Path, rows: tuple[str, ...] = ROWS, **gate: str) -> JudgedRel
             chain=(),
             features=config.pipeline.features,
             plan=DimPlan(inputs=(), dims=()),
+            root=Path(),
         )
         for config in tower_configs(parse_pipeline_config(text), None)
     }

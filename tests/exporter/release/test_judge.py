@@ -65,6 +65,7 @@ def answered(folder: Path, entry: TowerEntry) -> JudgedRelease:
         chain=(),
         features=(),
         plan=DimPlan(inputs=(), dims=()),
+        root=Path(),
     )
     return JudgedRelease(
         candidate=Side(job_id="job", uris={}, towers={entry.name: tower}, folder=folder),

@@ -1,4 +1,4 @@
-"""Count the pipeline configs below a folder that can be exported: `python -m benchmarks.accepted FOLDER`.
+"""Count the pipeline configs below a folder that Slipway accepts: `-m benchmarks.board.accepted FOLDER`.
 
 Nothing but the configs is read: each is planned as `slipway plan` plans it.
 """
@@ -30,7 +30,7 @@ class Answer(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print an answer per config, the refusals by reason, and the count; return 1 if there is no config."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.accepted",
+        prog="python -m benchmarks.board.accepted",
         description="Count the pipeline configs below a folder that Slipway accepts.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="searched for *.config, with its folders")
