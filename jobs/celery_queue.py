@@ -18,7 +18,7 @@ from jobs.celery_messages import JOIN_EXPORT, RUN_EXPORT, read_delivery, read_me
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.model import Job
-from jobs.queue import AddJob, HostCall, Message
+from jobs.queue import AddJob, AddJobAsync, HostCall, Message
 from jobs.request import Priority
 from jobs.stores.redis_store import translate_redis_errors
 
@@ -135,7 +135,13 @@ class CeleryQueue:
         self._writer = MessageWriter(app)
 
     def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
-        return add([self._writer.write(job.id, job.priority, target) for target in job.pending_targets])
+        return add(self._write_messages(job))
+
+    async def enqueue_new_async(self, job: Job, add: AddJobAsync) -> JobId | None:
+        return await add(self._write_messages(job))
+
+    def _write_messages(self, job: Job) -> list[Message]:
+        return [self._writer.write(job.id, job.priority, target) for target in job.pending_targets]
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         key, text = self._writer.write(job_id, priority, target)

@@ -1,7 +1,7 @@
 """The queue: messages with job ids that make workers look at the job store, which knows the truth."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import AfterValidator, Field
@@ -35,6 +35,7 @@ class Message(NamedTuple):
 
 # Stores a new job and sends these messages in one step; returns the job that is there instead, or None.
 AddJob = Callable[[Sequence[Message]], JobId | None]
+AddJobAsync = Callable[[Sequence[Message]], Awaitable[JobId | None]]
 
 
 class JobQueue(Protocol):
@@ -45,6 +46,10 @@ class JobQueue(Protocol):
 
         A queue in the Redis of the job store gives `add` the messages; others send them afterwards.
         """
+        ...
+
+    async def enqueue_new_async(self, job: Job, add: AddJobAsync) -> JobId | None:
+        """Do as `enqueue_new`, on an event loop."""
         ...
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
@@ -79,6 +84,12 @@ class MemoryQueue:
 
     def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
         instead = add(())
+        if instead is None:
+            enqueue_if_possible(self, job)
+        return instead
+
+    async def enqueue_new_async(self, job: Job, add: AddJobAsync) -> JobId | None:
+        instead = await add(())
         if instead is None:
             enqueue_if_possible(self, job)
         return instead

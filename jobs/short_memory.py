@@ -10,6 +10,10 @@ T = TypeVar("T")
 LIFETIME_S = 1.0
 
 
+class NotAtHand(Exception):
+    """Something is not known without waiting for it: whoever asks has to wait where nobody else waits."""
+
+
 class Kept(Generic[T]):
     """A value that is read again once it is older than its lifetime; used by any number of threads."""
 
@@ -30,12 +34,23 @@ class Kept(Generic[T]):
 
     def get_with_age(self) -> tuple[T, float]:
         """Return the value, and the seconds since it was read."""
-        kept, now = self._kept, self._clock()
-        if kept is not None and now - kept[1] < self._lifetime_s:
-            return kept[0], now - kept[1]
-        value = self._read()
+        try:
+            return self.find_with_age()
+        except NotAtHand:
+            value = self._read()
         self._kept = value, self._clock()
         return value, 0.0
+
+    def find(self) -> T:
+        """Return the value if it need not be read again; raise NotAtHand if it must be."""
+        return self.find_with_age()[0]
+
+    def find_with_age(self) -> tuple[T, float]:
+        """Return the value as `get_with_age` does; raise NotAtHand where that would read it."""
+        kept, now = self._kept, self._clock()
+        if kept is None or now - kept[1] >= self._lifetime_s:
+            raise NotAtHand
+        return kept[0], now - kept[1]
 
 
 class KeptClock:
@@ -50,4 +65,9 @@ class KeptClock:
 
     def now(self) -> datetime:
         then, age = self._kept.get_with_age()
+        return then + timedelta(seconds=age)
+
+    def find_now(self) -> datetime:
+        """Return the time if the other clock was read a moment ago; raise NotAtHand if not."""
+        then, age = self._kept.find_with_age()
         return then + timedelta(seconds=age)

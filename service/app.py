@@ -49,7 +49,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
                 app.state.backend = backend
                 yield
                 return
-            with running_backend(settings, tracing) as (app.state.backend, app.state.hooks):
+            async with running_backend(settings, tracing) as (app.state.backend, app.state.hooks):
                 yield
 
     app = FastAPI(

@@ -17,20 +17,11 @@ from jobs.diagnostics.logs import JobLogs, MemoryLogs
 from jobs.fleet.roster import Fleet, ReadAlive, Roster
 from jobs.fleet.tallies import MemoryTallies, Tallies
 from jobs.stores.job_store import JobTotals
-from service.access.callers import Caller
-from service.access.guard import Reader, Submitter
+from service.access.callers import Caller, Scope
+from service.access.guard import Reader, scoped_caller_of
 from service.errors import Forbidden
 from service.settings import ServiceSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class Submission:
-    """All that accepting an export needs of the service, as one dependency: each costs its share of a job."""
-
-    caller: Caller
-    jobs: JobControl
-    answers: Answers
-    workers: Fleet
+from service.submit.submission import AtOnce, Submission
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,7 @@ class Backend:
     pointers: ReleasePointers = field(default_factory=MemoryPointers)
     bundles: Bundles = field(default_factory=MemoryBundles)
     recently_alive: ReadAlive | None = None  # the roster's workers as of late; default: as of now
+    at_once: AtOnce | None = None  # default: every export is accepted in a thread
 
 
 def _backend(request: Request) -> Backend:
@@ -79,13 +71,15 @@ def _recent_fleet(backend: Backend, caller: Caller) -> Fleet:
     return Fleet(backend.recently_alive or backend.roster.alive, shows_jobs=caller.sees_all)
 
 
-async def _submission(request: Request, caller: Submitter) -> Submission:
-    backend = _backend(request)
+async def _submission(request: Request) -> Submission:
+    backend, caller = _backend(request), await scoped_caller_of(request, Scope.SUBMIT)
     return Submission(
         caller=caller,
         jobs=backend.jobs.seen_within(caller.sees),
         answers=backend.answers,
         workers=_recent_fleet(backend, caller),
+        callbacks=request.app.state.hook_settings,
+        at_once=backend.at_once,
     )
 
 

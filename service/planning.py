@@ -4,8 +4,18 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from exporter.spec import ExportSpec
-from exporter.towers.plan import PlannedTower, PlanRequest, pin_spec, plan_export, plan_towers, read_config
+from exporter.towers.pinning import pin_spec
+from exporter.towers.plan import (
+    LONGEST_KEPT,
+    PlannedTower,
+    PlanRequest,
+    is_plan_kept,
+    plan_export,
+    plan_towers,
+    read_config,
+)
 from jobs.control.control import Plan, Planner
+from jobs.short_memory import NotAtHand
 from service.schemas import PlanView, TowerPlan
 
 
@@ -17,6 +27,14 @@ def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
     text = read_config(spec)
     planned = plan_export(spec, text, families=families)
     return Plan(spec=pin_spec(spec, text, planned), towers=tuple(tower.name for tower in planned))
+
+
+def find_plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
+    """Do as `plan` if that reads and parses nothing; else raise NotAtHand."""
+    text = spec.config
+    if text is None or len(text) > LONGEST_KEPT or not (spec.family or is_plan_kept(spec, text)):
+        raise NotAtHand
+    return plan(spec, families=families)
 
 
 def planner(families: Collection[str]) -> Planner:

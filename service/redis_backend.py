@@ -1,7 +1,8 @@
 """The stores of a running API: all of them in one Redis."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from exporter.storage.uris import FileRoots
@@ -20,26 +21,31 @@ from service.dependencies import Backend
 from service.hooks.backend import HookBackend, running_hooks
 from service.planning import planner
 from service.settings import ServiceSettings
+from service.submit.redis_at_once import accepting_at_once
 from service.tracing import TracedQueue
 from telemetry.tracing import Tracing
 
 
-@contextmanager
-def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tuple[Backend, HookBackend]]:
+@asynccontextmanager
+async def running_backend(
+    settings: ServiceSettings, tracing: Tracing
+) -> AsyncIterator[tuple[Backend, HookBackend]]:
     """Connect to Redis, and send callbacks, as long as the block lasts."""
     client, celery = connect(settings.redis_url), make_celery(settings.redis_url)
     queue = TracedQueue(CeleryQueue(celery, client), tracing)
     store, roster = RedisJobStore(client), RedisRoster(client)
+    clock, alive = KeptClock(store.now), Kept(roster.alive)
+    jobs = JobControl(
+        store,
+        queue,
+        planner(settings.families),
+        trace=tracing.current_traceparent,
+        max_config_bytes=settings.max_config_bytes_per_owner,
+        folders=FileRoots(roots=settings.allowed_file_roots),
+        now=clock.now,
+    )
     backend = Backend(
-        JobControl(
-            store,
-            queue,
-            planner(settings.families),
-            trace=tracing.current_traceparent,
-            max_config_bytes=settings.max_config_bytes_per_owner,
-            folders=FileRoots(roots=settings.allowed_file_roots),
-            now=KeptClock(store.now).now,
-        ),
+        jobs,
         roster,
         store,
         RedisAnswers(client, timedelta(seconds=settings.idempotency_retention)),
@@ -47,10 +53,11 @@ def running_backend(settings: ServiceSettings, tracing: Tracing) -> Iterator[tup
         RedisTallies(client),
         RedisPointers(client),
         RedisBundles(client),
-        recently_alive=Kept(roster.alive).get,
+        recently_alive=alive.get,
     )
     stores = make_redis_hooks(client, settings.hooks.event_memory)
-    with running_hooks(stores, backend.jobs, settings.hooks) as hooks:
-        yield backend, hooks
+    async with accepting_at_once(settings, jobs, clock, alive) as at_once:
+        with running_hooks(stores, jobs, settings.hooks) as hooks:
+            yield replace(backend, at_once=at_once), hooks
     celery.close()
     client.close()

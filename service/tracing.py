@@ -1,6 +1,7 @@
 """Spans of the API: one per request, and one for every job that a request puts into the queue."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -8,9 +9,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from exporter.spec import Target
 from jobs.ids import JobId
 from jobs.model import Job
-from jobs.queue import AddJob, JobQueue
+from jobs.queue import AddJob, AddJobAsync, JobQueue
 from jobs.request import Priority
-from telemetry.tracing import SpanKind, Tracing
+from telemetry.tracing import Span, SpanKind, Tracing
 
 _NOT_TRACED = ("/static/", "/healthz", "/readyz", "/metrics")  # requested all the time
 _SERVER_ERROR = 500
@@ -56,10 +57,12 @@ class TracedQueue:
     tracing: Tracing
 
     def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
-        targets = ",".join(job.pending_targets)
-        attributes = {"slipway.job": job.id, "slipway.priority": job.priority, "slipway.target": targets}
-        with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=attributes):
+        with self._span_of(job):
             return self.queue.enqueue_new(job, add)
+
+    async def enqueue_new_async(self, job: Job, add: AddJobAsync) -> JobId | None:
+        with self._span_of(job):
+            return await self.queue.enqueue_new_async(job, add)
 
     def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
         attributes = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": target}
@@ -71,6 +74,11 @@ class TracedQueue:
 
     def count_waiting(self, targets: Sequence[Target]) -> int:
         return self.queue.count_waiting(targets)
+
+    def _span_of(self, job: Job) -> AbstractContextManager[Span]:
+        targets = ",".join(job.pending_targets)
+        attributes = {"slipway.job": job.id, "slipway.priority": job.priority, "slipway.target": targets}
+        return self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=attributes)
 
 
 def _parent_of(scope: Scope) -> str | None:

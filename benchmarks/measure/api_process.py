@@ -13,7 +13,8 @@ from exporter.stages import Stage
 from jobs.ids import JobId, new_job_id
 from jobs.model import Job, JobState, TowerProgress, TowerState, VerificationSummary
 from jobs.spec import JobSpec
-from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore, connect
+from jobs.stores.redis_keys import OUTBOX_KEY
+from jobs.stores.redis_store import RedisJobStore, connect
 from launcher.redis_server import running_redis
 
 _QUEUED_EACH = 100  # one of this many stored jobs is still queued

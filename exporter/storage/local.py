@@ -32,7 +32,7 @@ from exporter.storage.store import (
 )
 
 _ZEROS = bytes(CHUNK_SIZE)
-_UNFINISHED = ".unfinished"  # suffix of a file that is being written; such files are not listed
+UNFINISHED = ".unfinished"  # suffix of a file that is being written; such files are not listed
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # the answers of FAT and of some FUSE file systems
 _PERMANENT = {errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP}  # errors that another try cannot help
@@ -108,12 +108,12 @@ class LocalStore(ArtifactStore):
         ):
             found = files_below(folder)
             files = (_describe(f"{prefix}/{path}" if prefix else path, status) for path, status in found)
-            return tuple(sorted(file for file in files if not file.key.endswith(_UNFINISHED)))
+            return tuple(sorted(file for file in files if not file.key.endswith(UNFINISHED)))
         return ()
 
     def write(self, source: BinaryIO, size: int, key: str, on_sent: OnSent = ignore_sent) -> None:
         path = self._path(key)
-        unfinished = f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}"
+        unfinished = f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}"
         with translate_errors(path), self._open_folder_of(key, create=True) as (folder, real):
             try:
                 with create_file(unfinished, folder) as file:
@@ -202,7 +202,7 @@ def _files_below(folder: Path, follow_links: bool) -> Iterator[Path]:
             if path.is_dir():
                 if follow_links or not path.is_symlink():
                     waiting.append((path, above | {identity}))
-            elif not path.name.endswith(_UNFINISHED) and path.is_file():
+            elif not path.name.endswith(UNFINISHED) and path.is_file():
                 yield path
 
 

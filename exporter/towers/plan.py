@@ -7,7 +7,6 @@ from functools import lru_cache
 from pydantic import Field
 
 from exporter.config.build_options import BuildOptions
-from exporter.config.evaluation import read_evaluation
 from exporter.config.features.tables import lookups
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.positions import errors_with_lines
@@ -29,12 +28,12 @@ from exporter.spec import (
     device_of,
 )
 from exporter.storage.open import read_uri
-from exporter.storage.uris import GATE_ROWS, require_no_credentials_in, require_sound_uris
+from exporter.storage.uris import require_no_credentials_in, require_sound_uris
 from exporter.towers.view import tower_configs
 
 _MAX_CONFIG_BYTES = 4_000_000
 _KEPT = 64  # plans; every few hours a model is exported with the same config and options
-_LONGEST_KEPT = 1 << 16  # characters of their configs
+LONGEST_KEPT = 1 << 16  # characters of their configs
 # Fields of a request that no plan depends on: it is made from a request without them.
 _UNREAD = {
     "config",
@@ -111,57 +110,6 @@ def read_config(spec: ExportSpec) -> str:
         ) from error
 
 
-def pin_spec(spec: ExportSpec, config_text: str, planned: Sequence[TowerToExport]) -> ExportSpec:
-    """Return the request with the config's text in place of its URI.
-
-    A later change of the file then does not reach the export. The rows that the config names, whose path may
-    be relative to the config, become `sample_input_uri`, and those that a release gate scores its `rows_uri`.
-
-    Raises:
-        InvalidSpec: a URI in the config is not sound, or there are no rows for the release gate.
-    """
-    rows = spec.sample_input_uri
-    for tower in planned:
-        if rows is None and isinstance(tower, PlannedTower) and not tower.name.reads_items:
-            rows = _beside(tower.config.pipeline.train_input_path, spec.config_uri)
-    gate = spec.release_gate
-    if gate is not None and gate.rows_uri is None:
-        gate = gate.model_copy(update={"rows_uri": _held_out_rows(spec, config_text)})
-    pinned = spec.model_copy(
-        update={
-            "config": config_text,
-            "config_uri": None,
-            "sample_input_uri": rows,
-            "release_gate": gate,
-        }
-    )
-    require_sound_uris(pinned)  # the config has named rows
-    return pinned
-
-
-def _held_out_rows(spec: ExportSpec, config_text: str) -> str:
-    """Return the rows that the config is evaluated on; that of a custom family says nothing known here."""
-    named = "" if spec.family else read_evaluation(config_text).eval_input_path
-    if not named.strip():
-        raise InvalidSpec(
-            "the release gate has no rows: neither its rows_uri nor the config's eval_input_path is set",
-            hint="name a parquet file of held-out rows with their labels in release_gate.rows_uri",
-            where=GATE_ROWS,
-        )
-    return _beside(named, spec.config_uri)
-
-
-def _beside(paths: str, config_uri: str | None) -> str:
-    """Resolve comma-separated paths of the config; relative ones start at the config's folder, if known."""
-    if config_uri is None or "/" not in config_uri:
-        return paths
-    folder = config_uri.rpartition("/")[0]
-    return ",".join(
-        path if "://" in path or path.startswith("/") else f"{folder}/{path}"
-        for path in (part.strip() for part in paths.split(","))
-    )
-
-
 def plan_export(
     spec: ExportSpec, config_text: str, *, families: Collection[str] = ()
 ) -> tuple[TowerToExport, ...]:
@@ -200,21 +148,41 @@ def plan_towers(spec: ExportSpec, config_text: str) -> tuple[PlannedTower, ...]:
             hint="export it, and its manifest lists them; or run slipway plan where the package is installed",
             where="family",
         )
-    plan = _plan_kept if len(config_text) <= _LONGEST_KEPT else _plan
+    plan = _plan_kept if len(config_text) <= LONGEST_KEPT else _plan
     choices = _Choices(spec.model_dump_json(exclude=_UNREAD), spec.model_copy(update=_NOTHING))
     return plan(config_text, spec.config_uri or "config", choices)
 
 
+def is_plan_kept(spec: ExportSpec, config_text: str) -> bool:
+    """Return whether `plan_towers` would return a plan that it made before."""
+    if len(config_text) > LONGEST_KEPT:
+        return False
+    try:
+        _plan_kept(config_text, spec.config_uri or "config", _Choices(spec.model_dump_json(exclude=_UNREAD)))
+    except _NotKept:
+        return False
+    return True
+
+
+class _NotKept(Exception):
+    """There is no plan, and none is to be made; no cache keeps this answer."""
+
+
 @dataclass(frozen=True)
 class _Choices:
-    """A request without the fields that no plan depends on, told from others by its text."""
+    """A request without the fields that no plan depends on, told from others by its text.
+
+    Without the spec it only finds a plan.
+    """
 
     text: str
-    spec: ExportSpec = field(compare=False)
+    spec: ExportSpec | None = field(default=None, compare=False)
 
 
 def _plan(config_text: str, where: str, choices: _Choices) -> tuple[PlannedTower, ...]:
     spec = choices.spec
+    if spec is None:
+        raise _NotKept
     pipeline = parse_pipeline_config(config_text, where=where)
     options = build_options(pipeline, spec)
     _require_tables(pipeline, options.tables)

@@ -19,7 +19,7 @@ from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue
 from jobs.request import JobOptions, Priority
 from jobs.spec import JobSpec
-from jobs.stores.job_store import JobPage, JobRecords, JobStore
+from jobs.stores.job_store import JobPage, JobRecords, JobStore, NewJob
 from jobs.stores.visible_jobs import HiddenJobs, VisibleJobs
 
 _SCAN = 200  # queued jobs read per page
@@ -89,6 +89,19 @@ class JobControl:
         The job keeps the config's text, so a later change of the file does not affect it. If the caller
         chooses the `job_id`, a second call with it returns the job of the first.
         """
+        new = self.prepare(spec, options, owner, force=force, job_id=job_id)
+        return self.finish(new, self._add_job(new))
+
+    def prepare(
+        self,
+        spec: ExportSpec,
+        options: JobOptions = NO_OPTIONS,
+        owner: Owner = NO_OWNER,
+        *,
+        force: bool = False,
+        job_id: JobId | None = None,
+    ) -> NewJob:
+        """Check an export, and return its job, which is to be stored and then given to `finish`."""
         plan = self.plan_export(spec, owner)
         require_baseline(plan.spec.release_gate, self.store, owner.uris)
         towers = tuple(
@@ -99,11 +112,25 @@ class JobControl:
         job = self._make_job(JobSpec.of(plan.spec), towers, options, owner)
         key = compute_content_key(plan.spec, self.identify)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
-        job, config = job.model_copy(update=origin), plan.spec.config or ""
-        instead = self._add_job(job, config, owner, unless_made=not force)
-        if instead is None or instead == job.id:
-            return job if instead is None else self.store.get(job.id)
-        return self._get_if_same(instead, options) or self._add_or_get(job, config, owner)
+        job = job.model_copy(update=origin)
+        return NewJob(
+            job=job,
+            config=plan.spec.config or "",
+            max_queued=owner.max_queued,
+            max_config_bytes=self.max_config_bytes,
+            unless_made=not force,
+        )
+
+    def finish(self, new: NewJob, instead: JobId | None) -> Job:
+        """Return the job that was stored, or the one that was there `instead` of it.
+
+        If that one is of no use, the new job is stored after all.
+        """
+        if instead is None:
+            return new.job
+        if instead == new.job.id:
+            return self.store.get(instead)
+        return self._get_if_same(instead, new.job) or self._add_or_get(replace(new, unless_made=False))
 
     def plan_export(self, spec: ExportSpec, owner: Owner = NO_OWNER) -> Plan:
         """Plan the spec if its owner may name the places that it names; raise the reason if not."""
@@ -135,10 +162,13 @@ class JobControl:
         job = self._make_job(spec, tuple(tower.reset() for tower in failed), first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         job = job.model_copy(update=origin)
+        new = NewJob(
+            job=job, config=None, max_queued=owner.max_queued, max_config_bytes=self.max_config_bytes
+        )
         try:
-            return self._add_or_get(job, None, owner)
+            return self._add_or_get(new)
         except ConfigNotFound:  # an older program stored it with the first job, or that was removed meanwhile
-            return self._add_or_get(job, self.store.config_of(first), owner)
+            return self._add_or_get(replace(new, config=self.store.config_of(first)))
 
     def spec_with_config(self, job: Job) -> ExportSpec:
         """Return the request of a job with the text of its config, which may have megabytes."""
@@ -190,23 +220,21 @@ class JobControl:
             updated_at=now,
         )
 
-    def _add_or_get(self, job: Job, config: str | None, owner: Owner) -> Job:
+    def _add_or_get(self, new: NewJob) -> Job:
         """Store and enqueue a job, and return it; or return the one that has its id already."""
-        return job if self._add_job(job, config, owner) is None else self.store.get(job.id)
+        return new.job if self._add_job(new) is None else self.store.get(new.job.id)
 
-    def _add_job(
-        self, job: Job, config: str | None, owner: Owner, *, unless_made: bool = False
-    ) -> JobId | None:
+    def _add_job(self, new: NewJob) -> JobId | None:
         """Store and enqueue a job, and return None; or return the job that is there instead."""
         return self.queue.enqueue_new(
-            job,
+            new.job,
             lambda messages: self.store.add(
-                job,
-                config,
-                max_queued=owner.max_queued,
-                max_config_bytes=self.max_config_bytes,
+                new.job,
+                new.config,
+                max_queued=new.max_queued,
+                max_config_bytes=new.max_config_bytes,
                 messages=messages,
-                unless_made=unless_made,
+                unless_made=new.unless_made,
             ),
         )
 

@@ -5,7 +5,8 @@ import redis
 from jobs.control.releases import ModelPage, Release
 from jobs.ids import JobId
 from jobs.stores.malformed import MalformedData
-from jobs.stores.redis_store import MODELS_KEY, RELEASES_KEY, translate_redis_errors
+from jobs.stores.redis_keys import MODELS_KEY, RELEASES_KEY
+from jobs.stores.redis_store import translate_redis_errors
 
 PROMOTED_KEY = "slipway:promoted:"  # + model: list of releases as JSON, the promoted one first
 

@@ -18,7 +18,8 @@ from jobs.hooks.deliveries import Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
 from jobs.hooks.subscriptions import Subscription, make_deliveries
 from jobs.stores.malformed import MalformedData
-from jobs.stores.redis_store import OUTBOX_KEY, translate_redis_errors
+from jobs.stores.redis_keys import OUTBOX_KEY
+from jobs.stores.redis_store import translate_redis_errors
 
 DELIVERY_KEY = "slipway:delivery:"  # + id: hash of record, claim (a count), claimed_until (Unix seconds)
 INDEX_KEY = "slipway:deliveries:"  # + "all", state:<state>, job:<id>: sorted sets of ids, by the ids

@@ -19,6 +19,17 @@ class JobPage:
     next: JobId | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """A job that is ready to be stored; the fields are those of `JobRecords.add`."""
+
+    job: Job
+    config: str | None
+    max_queued: int | None = None
+    max_config_bytes: int | None = None
+    unless_made: bool = False
+
+
 class JobRecords(Protocol):
     """Stores jobs, and finds them by id, and by state in order of age: as much as operations on jobs need."""
 

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypedDict
 
 import redis
 from pydantic import TypeAdapter
@@ -16,37 +17,38 @@ from redis.retry import Retry
 from exporter.spec import Target
 from jobs.errors import (
     ConfigNotFound,
-    ConfigsTooLarge,
     JobNotFound,
     QuotaExceeded,
     RecordTooNew,
     RecordUnreadable,
     StoreUnavailable,
 )
-from jobs.events import make_outbox_entries
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.queue import Message
 from jobs.spec import describe_config
-from jobs.stores.job_store import JobPage
+from jobs.stores.job_store import JobPage, NewJob
 from jobs.stores.malformed import MalformedData
-from jobs.stores.record import has_config_text, read_config, read_record, write_record, write_spec
-from jobs.stores.redis_scripts import ADD, CONFIG_MISSING, CONFIGS_FULL, EXISTS, QUEUE_FULL, REMOVE, REPLACE
-
-JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
-INDEX_KEY = "slipway:jobs:"  # + state, or "all": sorted set of ids, in the order of the ids themselves
-OWNER_KEY = "slipway:owner:"  # + state:owner: set of ids
-CONFIG_KEY = "slipway:config:"  # + sha256: hash of text, and jobs, the number of jobs that use it
-OWNED_CONFIGS_KEY = "slipway:configs:"  # + owner: hash of bytes, and the number of the owner's jobs by sha256
-LEASES_KEY = "slipway:leases"  # sorted set: id by the Unix second its lease ends
-CONTENT_KEY = "slipway:content:"  # + content key: id of the latest successful job
-RELEASES_KEY = "slipway:releases:"  # + model: sorted set of the ids of its successful jobs
-MODELS_KEY = "slipway:models"  # sorted set of models that have any
-OUTBOX_KEY = "slipway:outbox"  # list: events for callers, oldest first (see jobs.hooks.redis_outbox)
+from jobs.stores.record import has_config_text, read_config, read_record, write_record
+from jobs.stores.redis_adding import AddCall, list_targets, serialize_events
+from jobs.stores.redis_keys import (
+    ALL,
+    CONFIG_KEY,
+    INDEX_KEY,
+    JOB_KEY,
+    LEASES_KEY,
+    MODELS_KEY,
+    OUTBOX_KEY,
+    RELEASES_KEY,
+    config_keys,
+    content_key,
+    job_keys,
+    owner_key,
+)
+from jobs.stores.redis_scripts import ADD, QUEUE_FULL, REMOVE, REPLACE
 
 log = logging.getLogger(__name__)
 
-_ALL = "all"
 _SCORED = TypeAdapter(list[tuple[JobId, float]])
 _TIMEOUT_S = 5.0
 _TARGETS = re.compile(r"[a-z0-9_,]{0,200}")
@@ -57,17 +59,29 @@ _OLDEST = 20  # of a state, of which the oldest readable one is looked for
 RedisClient = redis.Redis  # for programs that only pass it on
 
 
+class ClientOptions(TypedDict):
+    """The options of a client for Redis."""
+
+    decode_responses: bool
+    encoding_errors: str
+    socket_timeout: float
+    socket_connect_timeout: float
+    health_check_interval: int
+
+
+OPTIONS = ClientOptions(
+    decode_responses=True,
+    encoding_errors="replace",  # bytes that are no text make their record unreadable, and nothing else
+    socket_timeout=_TIMEOUT_S,
+    socket_connect_timeout=_TIMEOUT_S,
+    health_check_interval=30,
+)
+PAUSES, TRIES_AGAIN = ExponentialBackoff(cap=0.2, base=0.05), 2
+
+
 def connect(url: str) -> redis.Redis:
     """Return a client that fails within seconds if Redis is away."""
-    return redis.Redis.from_url(
-        url,
-        decode_responses=True,
-        encoding_errors="replace",  # bytes that are no text make their record unreadable, and nothing else
-        socket_timeout=_TIMEOUT_S,
-        socket_connect_timeout=_TIMEOUT_S,
-        health_check_interval=30,
-        retry=Retry(ExponentialBackoff(cap=0.2, base=0.05), 2),
-    )
+    return redis.Redis.from_url(url, **OPTIONS, retry=Retry(PAUSES, TRIES_AGAIN))
 
 
 @contextmanager
@@ -105,36 +119,17 @@ class RedisJobStore:
         messages: Sequence[Message] = (),
         unless_made: bool = False,
     ) -> JobId | None:
-        digest, size = job.spec.config_sha256, job.spec.config_bytes
-        args: list[str | int] = [
-            job.id,
-            "" if max_queued is None else max_queued,
-            write_spec(job.spec),
-            write_record(job),
-            str(job.revision),
-            _targets(job),
-            digest,
-            size,
-            "" if max_config_bytes is None else max_config_bytes,
-            "" if config is None else "1",
-            config or "",
-            "1" if unless_made and job.content_key else "",
-            len(messages),
-            *(message.text for message in messages),
-            *_serialize_news(None, job),
-        ]
-        keys = [*_keys(job), OUTBOX_KEY, *_config_keys(job), CONTENT_KEY + (job.content_key or "")]
+        new = NewJob(
+            job=job,
+            config=config,
+            max_queued=max_queued,
+            max_config_bytes=max_config_bytes,
+            unless_made=unless_made,
+        )
+        call = AddCall(new, messages)
         with translate_redis_errors():
-            done = self._add(keys=[*keys, *(message.key for message in messages)], args=args)
-        if done == QUEUE_FULL and max_queued is not None:
-            raise QuotaExceeded(job.owner, max_queued, job.state)
-        if done == CONFIG_MISSING:
-            raise ConfigNotFound(job.id, digest)
-        if done == CONFIGS_FULL and max_config_bytes is not None:
-            raise ConfigsTooLarge(job.owner, size, max_config_bytes)
-        if done == EXISTS:
-            return job.id
-        return JobId(done) if isinstance(done, str) else None
+            done = self._add(keys=call.write_keys(), args=call.write_args())
+        return call.read_reply(done)
 
     def get(self, job_id: JobId) -> Job:
         [found] = self._fetch([job_id])
@@ -164,11 +159,11 @@ class RedisJobStore:
             JOB_KEY + old.id,
             INDEX_KEY + old.state,
             INDEX_KEY + new.state,
-            _owner_key(old),
-            _owner_key(new),
+            owner_key(old),
+            owner_key(new),
             LEASES_KEY,
             OUTBOX_KEY,
-            CONTENT_KEY + (new.content_key or ""),
+            content_key(new),
             RELEASES_KEY + (new.model or ""),
             MODELS_KEY,
         ]
@@ -181,8 +176,8 @@ class RedisJobStore:
             "" if limit is None else limit,
             "1" if succeeded and new.content_key else "",
             (new.model or "") if succeeded else "",
-            _targets(new),
-            *_serialize_news(old, new),
+            list_targets(new),
+            *serialize_events(old, new),
         ]
         with translate_redis_errors():
             done = self._replace(keys=keys, args=args)
@@ -192,10 +187,10 @@ class RedisJobStore:
 
     def remove(self, job: Job) -> bool:
         with translate_redis_errors():
-            keys = [*_keys(job), RELEASES_KEY + (job.model or ""), CONTENT_KEY + (job.content_key or "")]
+            keys = [*job_keys(job), RELEASES_KEY + (job.model or ""), content_key(job)]
             digest = "" if has_config_text(job) else job.spec.config_sha256
             args: list[str | int] = [job.id, str(job.revision), digest, job.spec.config_bytes]
-            return bool(self._remove(keys=[*keys, *_config_keys(job)], args=args))
+            return bool(self._remove(keys=[*keys, *config_keys(job)], args=args))
 
     def revision(self, job_id: JobId) -> int:
         with translate_redis_errors():
@@ -237,7 +232,7 @@ class RedisJobStore:
     ) -> JobPage:
         newest = f"({before}" if before else "+"
         with translate_redis_errors():
-            found = self._redis.zrevrangebylex(INDEX_KEY + (state or _ALL), newest, "-", 0, limit + 1)
+            found = self._redis.zrevrangebylex(INDEX_KEY + (state or ALL), newest, "-", 0, limit + 1)
         ids = [JobId(str(each)) for each in found]
         shown: list[Job] = []
         size, end = 0, ids[limit - 1] if len(ids) > limit else None
@@ -330,23 +325,3 @@ class RedisJobStore:
 class _Stored:
     record: str
     spec: str
-
-
-def _serialize_news(old: Job | None, new: Job) -> list[str]:
-    return [entry.model_dump_json() for entry in make_outbox_entries(old, new)]
-
-
-def _keys(job: Job) -> list[str]:
-    return [JOB_KEY + job.id, INDEX_KEY + job.state, INDEX_KEY + _ALL, _owner_key(job)]
-
-
-def _config_keys(job: Job) -> list[str]:
-    return [CONFIG_KEY + job.spec.config_sha256, OWNED_CONFIGS_KEY + job.owner]
-
-
-def _owner_key(job: Job) -> str:
-    return f"{OWNER_KEY}{job.state}:{job.owner}"
-
-
-def _targets(job: Job) -> str:
-    return ",".join(job.busy_targets)

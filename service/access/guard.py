@@ -148,12 +148,17 @@ def require_scope(scope: Scope) -> Callable[..., Coroutine[None, None, Caller]]:
     async def check(
         request: Request, _documented: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
     ) -> Caller:
-        caller = await caller_of(request)
-        if not caller.may(scope):
-            raise Forbidden(f"{caller.name} may not do this: it needs the scope `{scope}`")
-        return caller
+        return await scoped_caller_of(request, scope)
 
     return check
+
+
+async def scoped_caller_of(connection: HTTPConnection, scope: Scope) -> Caller:
+    """Return the caller as `caller_of` does; raise Forbidden for one without `scope`."""
+    caller = await caller_of(connection)
+    if not caller.may(scope):
+        raise Forbidden(f"{caller.name} may not do this: it needs the scope `{scope}`")
+    return caller
 
 
 reading, submitting, administering = (require_scope(scope) for scope in Scope)

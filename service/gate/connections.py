@@ -9,6 +9,8 @@ from typing import cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from service.gate.joined_writes import JoinedWrites
+
 _HEAD_S = 10.0
 _UNREAD_S = 30.0
 _PART_ENDED = 0.1  # of the waiting connections, so that the oldest are not looked for at every new one
@@ -28,10 +30,12 @@ class BoundedConnection(H11Protocol):
     unread_seconds = _UNREAD_S  # for which nothing of an answer is read
     _unread: asyncio.TimerHandle | None = None  # looks again whether something was read
     deadline: asyncio.TimerHandle | None = None  # of the next head; None while a request is in progress
+    _joined: JoinedWrites
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
         """Begin to wait for the first head, if there is room for one more connection."""
-        super().connection_made(transport)
+        self._joined = JoinedWrites(transport, self.loop)
+        super().connection_made(self._joined)
         full = self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency
         if full and not self._make_room():
             self.connections.discard(self)
@@ -46,7 +50,8 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next head."""
+        """Send the answer, and begin to wait for the next head."""
+        self._joined.flush()
         super().on_response_complete()
         self._watch()
 

@@ -21,7 +21,6 @@ from service.access.callers import Caller, Scope
 from service.audit import record
 from service.hooks.dispatcher import Dispatcher, Senders
 from service.hooks.poster import Poster
-from service.hooks.receivers import require_usable_callback
 from service.hooks.settings import HookSettings
 
 
@@ -80,11 +79,4 @@ async def _settings(request: Request) -> HookSettings:
 HookLimits = Annotated[HookSettings, Depends(_settings)]
 
 
-# `async`, so that FastAPI calls it at once, and not in its thread pool.
-async def _answerable(request: ExportRequest, http: Request) -> ExportRequest:
-    require_usable_callback(request.callback_url, http.app.state.hook_settings)
-    return request
-
-
-AnswerableRequest = Annotated[ExportRequest, Depends(_answerable)]  # its callback can be signed and sent
 Hooks = Annotated[HookBackend, Depends(_hooks)]

@@ -74,7 +74,7 @@ def retry(
         record(caller, "retry", f"{job_id} as {job.id}")
         return JobView.of(job, workers.alive())
 
-    return answer_once(answers, caller, key, f"retry {job_id}", carry_out)
+    return answer_once(answers, caller, key, lambda: f"retry {job_id}", carry_out)
 
 
 @router.delete(

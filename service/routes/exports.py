@@ -25,13 +25,12 @@ from jobs.errors import (
 )
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
+from jobs.request import ExportRequest
 from service.access.guard import Reader, reading
-from service.audit import record
 from service.dependencies import Jobs, Submitting, Workers
 from service.errors import Forbidden, Unauthenticated, keyed_responses, problem_responses
 from service.etag import etag_of, matches
-from service.hooks.backend import AnswerableRequest
-from service.idempotency import IdempotencyKey, answer_once
+from service.idempotency import IdempotencyKey
 from service.planning import view_plan
 from service.schemas import JobList, JobView, PlanView
 
@@ -82,21 +81,15 @@ _LINKS = {
             "description": "An earlier job made the same artifact: this is that job. `force` exports again.",
         },
     },
+    openapi_extra={"security": [{"HTTPBearer": []}]},  # `Submitting` authenticates without a dependency
 )
-def submit(
-    request: AnswerableRequest,
+async def submit(
+    request: ExportRequest,
     service: Submitting,
     key: IdempotencyKey = None,
 ) -> Response:
     """Accept an export; poll the URL in `Location` for its progress, or follow its events."""
-    caller = service.caller
-
-    def carry_out() -> JobView:
-        job = service.jobs.submit(request.spec, request.options, caller.owner, force=request.force)
-        record(caller, "submit", job.id)
-        return JobView.of(job, service.workers.alive())
-
-    return answer_once(service.answers, caller, key, request.model_dump_json(), carry_out)
+    return await service.accept(request, key)
 
 
 @router.post(

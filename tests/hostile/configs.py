@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 from exporter.spec import ExportSpec
-from exporter.towers.plan import pin_spec, plan_export, read_config
+from exporter.towers.pinning import pin_spec
+from exporter.towers.plan import plan_export, read_config
 from tests.hostile.kinds import hostile
 from tests.service.requests import FIXTURES
 

@@ -18,7 +18,8 @@ from jobs.celery_queue import make_celery
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.model import JobState
-from jobs.stores.redis_store import JOB_KEY, connect
+from jobs.stores.redis_keys import JOB_KEY
+from jobs.stores.redis_store import connect
 from launcher.ports import free_port
 from launcher.up import Stack, running_stack
 from processes.settings import inherited_environment

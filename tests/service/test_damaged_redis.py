@@ -7,7 +7,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from jobs.fleet.redis_tallies import TALLIES_KEY
-from jobs.stores.redis_store import JOB_KEY, RedisJobStore, connect
+from jobs.stores.redis_keys import JOB_KEY
+from jobs.stores.redis_store import RedisJobStore, connect
 from launcher.redis_server import running_redis
 from service.app import create_app
 from service.settings import ServiceSettings

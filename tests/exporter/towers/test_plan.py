@@ -20,7 +20,8 @@ from exporter.spec import (
     SwapAttention,
     TowerName,
 )
-from exporter.towers.plan import pin_spec, plan_export, plan_towers
+from exporter.towers.pinning import pin_spec
+from exporter.towers.plan import plan_export, plan_towers
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "torcheasyrec"
 

@@ -10,7 +10,8 @@ from jobs.hooks.redis_outbox import UNREADABLE_KEY, RedisOutbox
 from jobs.hooks.subscriptions import Subscription
 from jobs.lease.leases import claim as claim_job
 from jobs.lease.leases import update_job
-from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
+from jobs.stores.redis_keys import OUTBOX_KEY
+from jobs.stores.redis_store import RedisJobStore
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, NOW, make_job
 from tests.jobs.hooks.factories import CALLBACK, SECRET, make_try
 

@@ -19,7 +19,8 @@ from jobs.queue import MemoryQueue
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobStore
 from jobs.stores.record import write_record
-from jobs.stores.redis_store import JOB_KEY, RedisJobStore
+from jobs.stores.redis_keys import JOB_KEY
+from jobs.stores.redis_store import RedisJobStore
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_spec
 
 LARGE = "x" * 1_000_000

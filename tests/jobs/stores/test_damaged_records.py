@@ -2,7 +2,6 @@
 
 import json
 import random
-from datetime import timedelta
 
 import pytest
 import redis
@@ -24,7 +23,8 @@ from jobs.lease.orphans import take_orphan
 from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
 from jobs.stores.malformed import MALFORMED_KEY
-from jobs.stores.redis_store import INDEX_KEY, JOB_KEY, LEASES_KEY, RedisJobStore
+from jobs.stores.redis_keys import INDEX_KEY, JOB_KEY, LEASES_KEY
+from jobs.stores.redis_store import RedisJobStore
 from tests.hostile.records import RECORDS
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job
 
@@ -48,7 +48,7 @@ def sweep(store: RedisJobStore, client: redis.Redis) -> tuple[JobId, ...]:
         take_orphan(store, job_id, end, worker="w", length=MINUTE)
     for state in JobState:
         store.count_by_target(state)
-    forget_old_jobs(store, RedisPointers(client), timedelta())
+    forget_old_jobs(store, RedisPointers(client), MINUTE * 0)
     return enqueue_lost(store, MemoryQueue())
 
 

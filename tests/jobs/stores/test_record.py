@@ -14,7 +14,8 @@ from jobs.model import Job, JobState
 from jobs.queue import MemoryQueue
 from jobs.spec import JobSpec
 from jobs.stores.record import read_record, write_record, write_spec
-from jobs.stores.redis_store import JOB_KEY, RedisJobStore
+from jobs.stores.redis_keys import JOB_KEY
+from jobs.stores.redis_store import RedisJobStore
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job, make_outcome
 
 RECORDS = Path(__file__).parent / "records"

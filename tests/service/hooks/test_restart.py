@@ -15,7 +15,8 @@ import redis
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.redis_outbox import RedisOutbox
 from jobs.lease.leases import update_job
-from jobs.stores.redis_store import OUTBOX_KEY, RedisJobStore
+from jobs.stores.redis_keys import OUTBOX_KEY
+from jobs.stores.redis_store import RedisJobStore
 from launcher.ports import free_port
 from tests.architecture.tree import ROOT
 from tests.jobs.factories import CONFIG_TEXT, make_job

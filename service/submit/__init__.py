@@ -1,0 +1,1 @@
+"""Accepting exports, on the event loop or in a thread."""
