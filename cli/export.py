@@ -99,6 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _claim_attempt(store: MemoryJobStore, job: Job) -> Holding:
     """Claim the job's next attempt for all its targets: it finds out itself which this machine can serve."""
-    holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.spec.targets)
+    holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.pending_routes)
     assert holding is not None, "no other process knows of this job"
     return holding

@@ -168,7 +168,8 @@ def _overview(manifest: Manifest) -> Table:
         "mode, device": f"{manifest.mode}, {manifest.device} ({manifest.architecture})",
         "largest batch": str(manifest.max_batch_size),
         "created": manifest.created_at,
-        "versions": f"slipway {versions.slipway}, torch {versions.torch}, {versions.fbgemm}",
+        "versions": f"slipway {versions.slipway}, Python {versions.python}, torch {versions.torch}, torchrec "
+        f"{versions.torchrec}, {versions.fbgemm}, triton {versions.triton}, CUDA {versions.cuda or 'none'}",
         "import before loading": ", ".join(manifest.op_libraries) or "nothing",
     }
     rows |= {source.role: f"{source.uri}  sha256 {source.sha256}" for source in manifest.sources}

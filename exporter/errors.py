@@ -3,6 +3,7 @@
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
 │   ├── WrongArchitecture      the machine is not of the requested target
+│   ├── WrongTorch             another release of torch is installed than the requested one
 │   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
@@ -87,6 +88,13 @@ class WrongArchitecture(InvalidSpec):
 
     code = "wrong_architecture"
     advice = "send the job to a worker of that target"
+
+
+class WrongTorch(InvalidSpec):
+    """Another release of torch is installed here than the one that the packages are to be compiled with."""
+
+    code = "wrong_torch"
+    advice = "send the job to a worker that has the release, or leave `torch` out"
 
 
 class UriNotAllowed(InvalidSpec):

@@ -18,6 +18,7 @@ from exporter.frozen import Frozen as Frozen  # requests, records and manifests 
 from exporter.options.index_spec import IndexSpec
 from exporter.options.release_gate import ReleaseGate
 from exporter.options.tables import Tables, TablesOrLayout
+from exporter.torch_releases import TorchRelease as TorchRelease  # requests and views import it from here
 
 MAX_RANKS = 16
 MAX_TARGETS = 8
@@ -168,6 +169,11 @@ class ExportOptions(Frozen):
         default=None,
         description="Target to compile for: cpu, avx2, avx512, cuda, sm_80, ..., or a list of them, for one "
         "package of each tower per target. Default: the worker's own processor, of the kind `device`.",
+    )
+    torch: TorchRelease | None = Field(
+        default=None,
+        description="Release of torch to compile with, as 2.13: that of the servers, because packages are "
+        "bound to it. Default: that of the worker that takes the job.",
     )
     id_weights: IdWeights = Field(
         default=IdWeights.APPLY,

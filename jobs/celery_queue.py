@@ -13,16 +13,16 @@ from kombu.messaging import Producer
 from kombu.transport import virtual
 from kombu.utils.json import dumps
 
-from exporter.spec import Target
 from jobs.celery_messages import JOIN_EXPORT, RUN_EXPORT, read_delivery, read_message_text
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId
 from jobs.model import Job
 from jobs.queue import AddJob, AddJobAsync, HostCall, Message
 from jobs.request import Priority
+from jobs.route import Route
 from jobs.stores.redis_store import translate_redis_errors
 
-QUEUE = "slipway.exports"  # the queue of target cpu; other targets append their name
+QUEUE = "slipway.exports"  # the queue of route cpu; other routes append their name
 
 # A message is delivered again this long after its worker last touched it (see `put_off_redelivery`).
 VISIBILITY_TIMEOUT = timedelta(minutes=3)
@@ -39,8 +39,8 @@ _UNACKED_KEY = "unacked"
 _UNACKED_INDEX_KEY = "unacked_index"
 
 
-def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
-    """Return the Celery app of the API, or of a worker with these targets.
+def make_celery(redis_url: str, routes: Sequence[Route] = ("cpu",)) -> Celery:
+    """Return the Celery app of the API, or of a worker with these routes.
 
     Messages may be lost or repeated, because the job store knows the truth.
     """
@@ -64,7 +64,7 @@ def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
         task_acks_on_timeout=True,
         task_default_queue=QUEUE,
         task_ignore_result=True,
-        task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_name, targets)},
+        task_queues={name: {"exchange": name, "routing_key": name} for name in map(queue_name, routes)},
         task_reject_on_worker_lost=False,  # a job that crashes its worker would be delivered for ever
         task_serializer="json",
         task_store_errors_even_if_ignored=False,
@@ -78,14 +78,14 @@ def make_celery(redis_url: str, targets: Sequence[Target] = ("cpu",)) -> Celery:
     return app
 
 
-def queue_name(target: Target) -> str:
-    """Return the name of the queue of workers that serve a target."""
-    return QUEUE if target == "cpu" else f"{QUEUE}.{target}"
+def queue_name(route: Route) -> str:
+    """Return the name of the queue of a route's workers."""
+    return QUEUE if route == "cpu" else f"{QUEUE}.{route}"
 
 
-def message_lists(target: Target = "cpu") -> tuple[str, ...]:
-    """Return the lists that hold a target's waiting messages, in the order in which workers read them."""
-    return tuple(_list_of(queue_name(target), step) for step in sorted(_STEPS.values()))
+def message_lists(route: Route = "cpu") -> tuple[str, ...]:
+    """Return the lists that hold a route's waiting messages, in the order in which workers read them."""
+    return tuple(_list_of(queue_name(route), step) for step in sorted(_STEPS.values()))
 
 
 def _list_of(queue: str, step: int) -> str:
@@ -113,12 +113,12 @@ class MessageWriter:
         channel = connection.channel()  # type: ignore[no-untyped-call]  # kombu is not typed
         self._producer = Producer(channel, serializer="json")  # type: ignore[no-untyped-call]  # kombu is not typed
 
-    def write(self, job_id: JobId, priority: Priority, target: Target) -> Message:
-        """Return a message about a job to the workers that serve a target."""
+    def write(self, job_id: JobId, priority: Priority, route: Route) -> Message:
+        """Return a message about a job to the workers of a route."""
         task = self._app.amqp.as_task_v2(
             job_id, RUN_EXPORT, (job_id,), argsrepr="", kwargsrepr="", ignore_result=None
         )
-        queue, step = queue_name(target), _STEPS[priority]
+        queue, step = queue_name(route), _STEPS[priority]
         message = self._producer.publish(  # type: ignore[no-untyped-call]  # kombu is not typed
             task.body, routing_key=queue, headers=task.headers, priority=step, **task.properties
         )
@@ -141,19 +141,19 @@ class CeleryQueue:
         return await add(self._write_messages(job))
 
     def _write_messages(self, job: Job) -> list[Message]:
-        return [self._writer.write(job.id, job.priority, target) for target in job.pending_targets]
+        return [self._writer.write(job.id, job.priority, route) for route in job.pending_routes]
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        key, text = self._writer.write(job_id, priority, target)
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, route: Route = "cpu") -> None:
+        key, text = self._writer.write(job_id, priority, route)
         with translate_redis_errors():
             self._redis.lpush(key, text)
 
-    def call_host(self, call: HostCall, target: Target = "cpu") -> None:
+    def call_host(self, call: HostCall, route: Route = "cpu") -> None:
         try:
             self._app.send_task(
                 JOIN_EXPORT,
                 args=[call.model_dump(mode="json")],
-                queue=queue_name(target),
+                queue=queue_name(route),
                 priority=_STEPS[Priority.HIGH],  # the other hosts are waiting already
                 expires=call.time_limit_s,
                 retry=False,
@@ -161,19 +161,19 @@ class CeleryQueue:
         except OperationalError as error:
             raise StoreUnavailable(error) from error
 
-    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
+    def find_undelivered(self, route: Route = "cpu") -> frozenset[JobId]:
         with translate_redis_errors():
-            waiting = [text for key in message_lists(target) for text in self._redis.lrange(key, 0, -1)]
+            waiting = [text for key in message_lists(route) for text in self._redis.lrange(key, 0, -1)]
             held = self._redis.hvals(_UNACKED_KEY)
         taken = [delivery for text in held if (delivery := _read(read_delivery, str(text)))]
         messages = [message for text in waiting if (message := _read(read_message_text, str(text)))]
-        messages += [each.message for each in taken if each.queue == queue_name(target)]
+        messages += [each.message for each in taken if each.queue == queue_name(route)]
         return frozenset(JobId(message.headers.id) for message in messages)
 
-    def count_waiting(self, targets: Sequence[Target]) -> int:
-        """Return the number of messages that lie in the queues of these targets."""
+    def count_waiting(self, routes: Sequence[Route]) -> int:
+        """Return the number of messages that lie in the queues of these routes."""
         with translate_redis_errors():
-            return sum(int(self._redis.llen(key)) for each in targets for key in message_lists(each))
+            return sum(int(self._redis.llen(key)) for each in routes for key in message_lists(each))
 
     def put_off_redelivery(self, delivery_tag: str) -> None:
         """Keep a message that is still being worked on from being delivered again."""

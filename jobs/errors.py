@@ -12,6 +12,7 @@ ExportError
     ├── KeyReused         the idempotency key was used for another request
     ├── KeyInFlight       the request with this idempotency key is still being answered (retryable)
     ├── NoArtifact        the job has published no such artifact
+    ├── TorchUnserved     no worker alive has the release of torch that the job names
     ├── BaselineNotUsable  the baseline of a release gate is no successful job that the caller sees
     ├── ReleaseNotBlessed  the release gate objects to the release that is to be promoted
     ├── NoBundle          no bundle of this job or tower is stored
@@ -22,6 +23,8 @@ ExportError
     │   └── RecordTooNew  a newer program wrote the record (retryable)
     └── StoreUnavailable  the job store cannot be reached, or refuses (retryable)
 """
+
+from collections.abc import Collection
 
 from exporter.errors import ExportError
 
@@ -145,6 +148,23 @@ class NoArtifact(JobError):
 
     code = "no_artifact"
     advice = "see the job's towers for what was published, and for the failures of the others"
+
+
+class TorchUnserved(JobError):
+    """No worker alive has the release of torch that the job names, and the operator has not promised one."""
+
+    code = "torch_unserved"
+    advice = "name a release that a worker has, or leave `torch` out"
+
+    def __init__(self, release: str, served: Collection[str]) -> None:
+        """Name the release, and those that workers have."""
+        workers = f"have {', '.join(sorted(served))}" if served else "have none that jobs may name"
+        super().__init__(
+            f"no worker has torch {release}; those alive {workers}",
+            hint="name one of these or leave `torch` out; or have the operator start a worker with it, or "
+            "list it in SLIPWAY_TORCH_RELEASES so that jobs wait for one",
+            where="torch",
+        )
 
 
 class BaselineNotUsable(JobError):

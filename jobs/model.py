@@ -21,6 +21,7 @@ from exporter.storage.uris import NO_RULES, UriRules
 from jobs.errors import IllegalMove, JobFinished, JobNotFinished, JobNotRetryable, LeaseLost
 from jobs.ids import JobId
 from jobs.request import JobOptions
+from jobs.route import Route, make_route
 from jobs.spec import JobSpec
 from jobs.verdicts import ReleaseVerdict as ReleaseVerdict  # the record's views import it from here
 from jobs.verdicts import is_blessed
@@ -178,11 +179,21 @@ class Job(JobOptions):
         return tuple(target for target in self.spec.targets if target not in self.ended_targets)
 
     @property
-    def busy_targets(self) -> tuple[Target, ...]:
-        """The targets under which the job counts: those it waits for, or the one that it runs for."""
+    def pending_routes(self) -> tuple[Route, ...]:
+        """The routes to the workers that may take it, one for each target still to be exported for."""
+        return tuple(make_route(target, self.spec.torch) for target in self.pending_targets)
+
+    @property
+    def busy_routes(self) -> tuple[Route, ...]:
+        """The routes under which the job counts: those it waits on, or the one that it runs for."""
         if self.state is JobState.RUNNING:
-            return (self.current_target,)
-        return self.pending_targets if self.state is JobState.QUEUED else ()
+            return (self.current_route,)
+        return self.pending_routes if self.state is JobState.QUEUED else ()
+
+    @property
+    def current_route(self) -> Route:
+        """The route of the latest attempt."""
+        return make_route(self.current_target, self.spec.torch)
 
     @property
     def current_target(self) -> Target:

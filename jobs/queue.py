@@ -6,11 +6,12 @@ from typing import Annotated, NamedTuple, Protocol
 
 from pydantic import AfterValidator, Field
 
-from exporter.spec import MAX_RANKS, Frozen, Target
+from exporter.spec import MAX_RANKS, Frozen
 from jobs.errors import StoreUnavailable
 from jobs.ids import JobId, require_job_id
 from jobs.model import Job
 from jobs.request import Priority
+from jobs.route import Route
 
 _LONGEST_WAIT_S = 365 * 86_400.0
 
@@ -42,7 +43,7 @@ class JobQueue(Protocol):
     """Sends messages to the workers; may lose and repeat them."""
 
     def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
-        """Have `add` store a job, and enqueue it for its targets; return what `add` returns.
+        """Have `add` store a job, and enqueue it on its routes; return what `add` returns.
 
         A queue in the Redis of the job store gives `add` the messages; others send them afterwards.
         """
@@ -52,24 +53,24 @@ class JobQueue(Protocol):
         """Do as `enqueue_new`, on an event loop."""
         ...
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        """Send a message about a job to the workers that serve a target."""
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, route: Route = "cpu") -> None:
+        """Send a message about a job to the workers of a route."""
         ...
 
-    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        """Return the jobs named by messages to a target's workers that no worker has finished with."""
+    def find_undelivered(self, route: Route = "cpu") -> frozenset[JobId]:
+        """Return the jobs named by messages to a route's workers that no worker has finished with."""
         ...
 
-    def count_waiting(self, targets: Sequence[Target]) -> int:
-        """Return the number of messages that lie in the queues of these targets."""
+    def count_waiting(self, routes: Sequence[Route]) -> int:
+        """Return the number of messages that lie in the queues of these routes."""
         ...
 
 
 class WorkerQueue(JobQueue, Protocol):
     """The queue as workers use it: they also call each other."""
 
-    def call_host(self, call: HostCall, target: Target = "cpu") -> None:
-        """Call one more worker that serves a target."""
+    def call_host(self, call: HostCall, route: Route = "cpu") -> None:
+        """Call one more worker of a route."""
         ...
 
 
@@ -79,7 +80,7 @@ class MemoryQueue:
     def __init__(self) -> None:
         """Start without messages."""
         self.sent: list[JobId] = []
-        self.targets: list[Target] = []  # the target of each
+        self.routes: list[Route] = []  # the route of each
         self.calls: list[HostCall] = []
 
     def enqueue_new(self, job: Job, add: AddJob) -> JobId | None:
@@ -94,25 +95,25 @@ class MemoryQueue:
             enqueue_if_possible(self, job)
         return instead
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, route: Route = "cpu") -> None:
         self.sent.append(job_id)
-        self.targets.append(target)
+        self.routes.append(route)
 
-    def call_host(self, call: HostCall, target: Target = "cpu") -> None:
+    def call_host(self, call: HostCall, route: Route = "cpu") -> None:
         self.calls.append(call)
 
-    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        sent = zip(self.sent, self.targets, strict=True)
-        return frozenset(job_id for job_id, sent_to in sent if sent_to == target)
+    def find_undelivered(self, route: Route = "cpu") -> frozenset[JobId]:
+        sent = zip(self.sent, self.routes, strict=True)
+        return frozenset(job_id for job_id, sent_on in sent if sent_on == route)
 
-    def count_waiting(self, targets: Sequence[Target]) -> int:
-        return sum(target in targets for target in self.targets)
+    def count_waiting(self, routes: Sequence[Route]) -> int:
+        return sum(route in routes for route in self.routes)
 
 
 def enqueue_for_targets(queue: JobQueue, job: Job) -> None:
     """Enqueue a job for every target it waits for; the first worker claims it, and the others ignore it."""
-    for target in job.pending_targets:
-        queue.enqueue(job.id, job.priority, target)
+    for route in job.pending_routes:
+        queue.enqueue(job.id, job.priority, route)
 
 
 def enqueue_if_possible(queue: JobQueue, job: Job) -> None:

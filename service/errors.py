@@ -164,6 +164,7 @@ STATUS: dict[type[ExportError], HTTPStatus] = {
     job.NoArtifact: HTTPStatus.NOT_FOUND,
     job.ModelNotFound: HTTPStatus.NOT_FOUND,
     job.BaselineNotUsable: HTTPStatus.UNPROCESSABLE_ENTITY,
+    job.TorchUnserved: HTTPStatus.UNPROCESSABLE_ENTITY,
     job.ReleaseNotBlessed: HTTPStatus.CONFLICT,
     job.NoBundle: HTTPStatus.NOT_FOUND,
     job.JobFinished: HTTPStatus.CONFLICT,

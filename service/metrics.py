@@ -8,10 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from exporter.spec import CPU_TARGETS, Device, Target
+from exporter.spec import CPU_TARGETS, Device
 from jobs.fleet.roster import Roster, WorkerNotice
 from jobs.fleet.tallies import BUCKETS, Tallies, Tally
 from jobs.model import JobState
+from jobs.route import Route, split_route
 from jobs.stores.job_store import JobTotals
 
 _STAGE_LABELS = ("stage", "tower", "mode", "device")
@@ -50,20 +51,21 @@ class SlipwayCollector(Collector):
         return jobs
 
     def _target_jobs(self) -> Metric:
-        """Count the jobs of each target, to scale its workers by: a job for two targets counts for both."""
+        """Count the jobs of each route, to scale its workers by: a job for two targets counts for both."""
         jobs = GaugeMetricFamily(
             "slipway_target_jobs",
             "Jobs that wait for the workers of a target, or run on them.",
-            labels=["target", "state"],
+            labels=["target", "torch", "state"],
         )
         for state in (JobState.QUEUED, JobState.RUNNING):
-            counted = self._totals.count_by_target(state)
-            for target in sorted({*counted, *CPU_TARGETS, "cuda", *self._targets()}):
-                jobs.add_metric([target, state], counted.get(target, 0))
+            counted = self._totals.count_by_route(state)
+            for route in sorted({*counted, *CPU_TARGETS, "cuda", *self._routes()}):
+                target, torch = split_route(route)
+                jobs.add_metric([target, torch or "", state], counted.get(route, 0))
         return jobs
 
-    def _targets(self) -> frozenset[Target]:
-        return frozenset(target for worker in self._roster.alive() for target in worker.targets)
+    def _routes(self) -> frozenset[Route]:
+        return frozenset(route for worker in self._roster.alive() for route in worker.served)
 
     def _queue_age(self) -> Metric:
         oldest = self._totals.oldest(JobState.QUEUED)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from exporter.storage.uris import FileRoots
 from jobs.celery_queue import CeleryQueue, make_celery
@@ -14,6 +15,7 @@ from jobs.diagnostics.redis_bundles import RedisBundles
 from jobs.diagnostics.redis_logs import RedisLogs
 from jobs.fleet.redis_roster import RedisRoster
 from jobs.fleet.redis_tallies import RedisTallies
+from jobs.fleet.roster import list_releases
 from jobs.hooks.stores import make_redis_hooks
 from jobs.short_memory import Kept, KeptClock
 from jobs.stores.redis_store import RedisJobStore, connect
@@ -43,6 +45,7 @@ async def running_backend(
         max_config_bytes=settings.max_config_bytes_per_owner,
         folders=FileRoots(roots=settings.allowed_file_roots),
         now=clock.now,
+        torch_releases=partial(list_releases, settings.torch_releases, alive.get),
     )
     backend = Backend(
         jobs,

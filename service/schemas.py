@@ -16,7 +16,18 @@ from exporter.options.index_spec import IndexSpec
 from exporter.options.release_gate import ReleaseGate
 from exporter.options.tables import Tables
 from exporter.outcome import Failure
-from exporter.spec import Device, ExportSpec, Frozen, IdWeights, Mode, Pass, Target, Targets, TowerName
+from exporter.spec import (
+    Device,
+    ExportSpec,
+    Frozen,
+    IdWeights,
+    Mode,
+    Pass,
+    Target,
+    Targets,
+    TorchRelease,
+    TowerName,
+)
 from exporter.towers.plan import PlannedTower
 from jobs.control.releases import ModelPage
 from jobs.diagnostics.logs import LogPart
@@ -44,6 +55,7 @@ class SpecView(Frozen):
     mode: str
     device: Device
     target: Targets | None
+    torch: TorchRelease | None = None
     id_weights: IdWeights
     allow_inferred_ops: bool = False
     passes: tuple[Pass, ...]
@@ -90,7 +102,8 @@ class JobView(Frozen):
     )
     targets: tuple[Target, ...] = Field(description="Targets to export for, one after the other.")
     unserved: tuple[Target, ...] = Field(
-        default=(), description="Targets that the job waits for and no worker alive serves."
+        default=(),
+        description="Targets that the job waits for and no worker alive serves, with the torch it names.",
     )
     cancel_requested: bool
     attempt: int = Field(description="Number of attempts that were started.")
@@ -117,7 +130,7 @@ class JobView(Frozen):
     @classmethod
     def of(cls, job: Job, alive: Iterable[WorkerNotice] | None = None) -> "JobView":
         """Return the view of a job; `unserved` lists the targets that none of the `alive` workers serves."""
-        waits_for = job.pending_targets if job.state is JobState.QUEUED else ()
+        waits_on = job.pending_routes if job.state is JobState.QUEUED else ()
         return cls(
             id=job.id,
             state=job.state,
@@ -128,7 +141,7 @@ class JobView(Frozen):
             blessed=job.blessed,
             verdicts=job.verdicts,
             targets=job.spec.targets,
-            unserved=() if alive is None else find_unserved(waits_for, alive),
+            unserved=() if alive is None else find_unserved(waits_on, alive),
             cancel_requested=job.cancel_requested,
             attempt=job.attempt,
             priority=job.priority,

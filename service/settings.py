@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.storage.uris import Folders
-from jobs.families import FamilyNames
+from exporter.torch_releases import TorchRelease
+from jobs.families import FamilyNames, split_list
 from jobs.stores.redis_url import RedisUrl
 from service.access.rules import TokenRule
 from service.hooks.settings import HookSettings
@@ -34,6 +35,7 @@ def _require_strangers(networks: tuple[IPvAnyNetwork, ...]) -> tuple[IPvAnyNetwo
 Proxies = Annotated[
     tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_split), AfterValidator(_require_strangers)
 ]
+TorchReleases = Annotated[tuple[TorchRelease, ...], NoDecode, BeforeValidator(split_list)]
 TokenRules = Annotated[tuple[TokenRule, ...], NoDecode, BeforeValidator(_read_json)]
 
 
@@ -129,6 +131,11 @@ class ServiceSettings(BaseSettings):
         description="Folders that plain paths and file:// URIs must lie in after symbolic links are "
         "resolved, separated by commas; / allows any path. Default: no path is allowed if keys or tokens "
         "are set up, else any path.",
+    )
+    torch_releases: TorchReleases = Field(
+        default=(),
+        description="Releases of torch, as 2.13, that jobs may name although no worker alive has them, "
+        "separated by commas: such jobs wait. Default: only those that workers alive have.",
     )
     families: FamilyNames = Field(
         default=(),

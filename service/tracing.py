@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from exporter.spec import Target
 from jobs.ids import JobId
 from jobs.model import Job
 from jobs.queue import AddJob, AddJobAsync, JobQueue
 from jobs.request import Priority
+from jobs.route import Route
 from telemetry.tracing import Span, SpanKind, Tracing
 
 _NOT_TRACED = ("/static/", "/healthz", "/readyz", "/metrics")  # requested all the time
@@ -64,20 +64,20 @@ class TracedQueue:
         with self._span_of(job):
             return await self.queue.enqueue_new_async(job, add)
 
-    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, target: Target = "cpu") -> None:
-        attributes = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": target}
+    def enqueue(self, job_id: JobId, priority: Priority = Priority.NORMAL, route: Route = "cpu") -> None:
+        attributes = {"slipway.job": job_id, "slipway.priority": priority, "slipway.target": route}
         with self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=attributes):
-            self.queue.enqueue(job_id, priority, target)
+            self.queue.enqueue(job_id, priority, route)
 
-    def find_undelivered(self, target: Target = "cpu") -> frozenset[JobId]:
-        return self.queue.find_undelivered(target)
+    def find_undelivered(self, route: Route = "cpu") -> frozenset[JobId]:
+        return self.queue.find_undelivered(route)
 
-    def count_waiting(self, targets: Sequence[Target]) -> int:
-        return self.queue.count_waiting(targets)
+    def count_waiting(self, routes: Sequence[Route]) -> int:
+        return self.queue.count_waiting(routes)
 
     def _span_of(self, job: Job) -> AbstractContextManager[Span]:
-        targets = ",".join(job.pending_targets)
-        attributes = {"slipway.job": job.id, "slipway.priority": job.priority, "slipway.target": targets}
+        routes = ",".join(job.pending_routes)
+        attributes = {"slipway.job": job.id, "slipway.priority": job.priority, "slipway.target": routes}
         return self.tracing.span("enqueue", SpanKind.PRODUCER, attributes=attributes)
 
 

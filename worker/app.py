@@ -30,8 +30,8 @@ from worker.wiring import make_resident_process, make_runner
 
 def build_app(settings: WorkerSettings) -> Celery:
     """Return the Celery app with its tasks, connected to everything that lives as long as the worker."""
-    machine = machine_or_exit(settings.targets)
-    app, client = make_celery(settings.redis_url, machine.targets), connect(settings.redis_url)
+    machine = machine_or_exit(settings.targets, settings.torch)
+    app, client = make_celery(settings.redis_url, machine.routes), connect(settings.redis_url)
     use_transport(app, MalformedData(client))
     queue = CeleryQueue(app, client)
     resident = make_resident_process(settings)

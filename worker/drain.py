@@ -117,7 +117,7 @@ def _observe_worker(
     seen.absent = 0
     if not seen.stopped_listening:
         seen.stopped_listening = stop_listening(
-            {queue_name(target) for worker in here for target in worker.targets}
+            {queue_name(route) for worker in here for route in worker.served}
         )
     seen.quiet = 0 if any(worker.jobs for worker in here) else seen.quiet + 1
 

@@ -94,7 +94,7 @@ class Heartbeat:
         try:
             self._roster.announce(busy, self._lifetime)
             self._runner.lease_monitor.note_write(self._runner.store.now())
-            hungry = not busy.jobs and self._runner.queue.count_waiting(self._notice.targets) > 0
+            hungry = not busy.jobs and self._runner.queue.count_waiting(self._notice.served) > 0
         finally:
             self._liveness_file.write(hungry=hungry)
 
@@ -171,6 +171,7 @@ def _describe_worker(runner: Runner, started_at: datetime) -> WorkerNotice:
         pid=os.getpid(),
         device=machine.device,
         targets=machine.targets,
+        routes=machine.routes,
         architecture=machine.architecture,
         memory=machine.memory,
         versions={"slipway": __version__, **installed_versions()},

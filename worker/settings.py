@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from exporter.artifact.signing import SigningKey
 from exporter.spec import Target
 from exporter.storage.uris import Folders
+from exporter.torch_releases import TorchRelease
 from jobs.families import FamilyNames, split_list
 from jobs.stores.redis_url import RedisUrl
 from processes.settings import CodeCacheSetting
@@ -22,6 +23,11 @@ def _parse_seconds(given: object) -> object:
 
 
 Duration = Annotated[timedelta, BeforeValidator(_parse_seconds), Field(gt=timedelta(0))]
+
+
+def _none_if_empty(given: object) -> object:
+    """Treat an empty variable as one that is not set: compose cannot leave one out."""
+    return None if given == "" else given
 
 
 VariableNames = Annotated[
@@ -113,6 +119,11 @@ class WorkerSettings(BaseSettings):
         default=(),
         description="Targets that the worker takes jobs for, separated by commas: cpu, avx2, avx512, cuda, "
         "sm_80, ... Default: all that its machine can compile for.",
+    )
+    torch: Annotated[TorchRelease | None, BeforeValidator(_none_if_empty)] = Field(
+        default=None,
+        description="Release of torch, as 2.13, to which the worker keeps: it takes only jobs that name it, "
+        "and does not start with another one. Default: also jobs that name none.",
     )
     log_format: LogFormat = Field(
         default=LogFormat.CONSOLE, description="Form of log lines: console for people, json for machines."

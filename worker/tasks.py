@@ -56,7 +56,7 @@ class Runner:
             job_id,
             worker=self.worker,
             length=self.lease,
-            serves=self.machine.targets,
+            serves=self.machine.routes,
             pause=self.pause,
             may_expire=self.lease_monitor.may_expire,
         )

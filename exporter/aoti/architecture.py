@@ -8,8 +8,9 @@ import torch
 
 from exporter.aoti.cpu_levels import cpu_levels
 from exporter.aoti.inductor.instruction_sets import cpu_instruction_sets
-from exporter.errors import InvalidArtifact, WrongArchitecture
+from exporter.errors import InvalidArtifact, WrongArchitecture, WrongTorch
 from exporter.spec import Device, Target, device_of
+from exporter.torch_releases import TorchRelease, release_of
 from slipway.loading.cpu import lacking_cpu
 
 _ASK_DRIVER = """
@@ -70,6 +71,18 @@ def require_target(target: Target) -> torch.device:
             where="target" if target not in ("cpu", "cuda") else "device",
         )
     return torch.device(device_of(target))
+
+
+def require_torch(release: TorchRelease | None) -> None:
+    """Refuse to compile with another release of torch than the one that is asked for, if one is.
+
+    Raises:
+        WrongTorch: another one runs here.
+    """
+    if release is not None and release != (here := release_of(torch.__version__)):
+        raise WrongTorch(
+            f"packages are to be compiled with torch {release}, and torch {here} runs here", where="torch"
+        )
 
 
 def _gpu_architecture() -> str:

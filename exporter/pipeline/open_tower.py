@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from exporter.aoti.architecture import require_target
+from exporter.aoti.architecture import require_target, require_torch
 from exporter.attempt.attempt import Diagnostics
 from exporter.construction.blueprint import Blueprint, FilledModule
 from exporter.construction.open_blueprint import open_blueprint
@@ -71,6 +71,7 @@ def open_tower(
         ExportError: the machine, the config, the checkpoint or the rows are not what they have to be.
     """
     with clock.stage(Stage.CONFIG):
+        require_torch(spec.torch)
         device = require_target(spec.targets[0])
         blueprint = open_blueprint(planned, spec, config_text)
         tower = blueprint.build()

@@ -1,23 +1,25 @@
 """The operations that callers have on jobs: submit, get, list, cancel, retry, delete."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Self
 
 from exporter.errors import SourceNotFound, StorageError
-from exporter.spec import ExportOptions, ExportSpec, Target, TowerName, device_of
+from exporter.spec import ExportOptions, ExportSpec, TowerName, device_of
 from exporter.storage.places import Places
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
+from exporter.torch_releases import TorchRelease
 from jobs.control.baselines import require_baseline
 from jobs.control.content import Identify, compute_content_key, stat_files
-from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable
+from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable, TorchUnserved
 from jobs.ids import JobId, is_job_id, new_job_id
 from jobs.lease.leases import update_job
 from jobs.model import ANYONE, Job, JobState, TowerProgress
 from jobs.queue import JobQueue
 from jobs.request import JobOptions, Priority
+from jobs.route import Route
 from jobs.spec import JobSpec
 from jobs.stores.job_store import JobPage, JobRecords, JobStore, NewJob
 from jobs.stores.visible_jobs import HiddenJobs, VisibleJobs
@@ -63,6 +65,7 @@ class JobControl:
     max_config_bytes: int | None = None  # that the configs of one owner's jobs may take
     trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
     now: Callable[[], datetime] | None = None  # the time at which jobs are created; default: the store's
+    torch_releases: Callable[[], Collection[TorchRelease]] | None = None  # that jobs may name; None: any
     hidden: HiddenJobs = field(default_factory=HiddenJobs)  # jobs that bound callers do not see
 
     def seen_within(self, rules: UriRules) -> Self:
@@ -103,6 +106,7 @@ class JobControl:
     ) -> NewJob:
         """Check an export, and return its job, which is to be stored and then given to `finish`."""
         plan = self.plan_export(spec, owner)
+        self._require_torch(plan.spec)
         require_baseline(plan.spec.release_gate, self.store, owner.uris)
         towers = tuple(
             TowerProgress(name=name, target=target)
@@ -159,6 +163,7 @@ class JobControl:
         spec = first.spec.only(names).model_copy(update={"target": targets})
         spec = spec.model_copy(update={"device": device_of(spec.targets[0])}) if targets else spec
         self._require_allowed(spec, owner)
+        self._require_torch(spec)
         job = self._make_job(spec, tuple(tower.reset() for tower in failed), first, owner)
         origin = {"config_uri": first.config_uri, "retry_of": first.id}
         job = job.model_copy(update=origin)
@@ -199,6 +204,12 @@ class JobControl:
         require_sound_uris(spec)
         owner.uris.require(uris_of(spec))
         self.folders.require(uris_of(spec))
+
+    def _require_torch(self, spec: ExportOptions) -> None:
+        if spec.torch is None or self.torch_releases is None:
+            return
+        if spec.torch not in (served := self.torch_releases()):
+            raise TorchUnserved(spec.torch, served)
 
     def _make_job(
         self, spec: JobSpec, towers: tuple[TowerProgress, ...], options: JobOptions, owner: Owner
@@ -262,19 +273,19 @@ def _require_job_id(job_id: str) -> JobId:
 
 def enqueue_lost(store: JobStore, queue: JobQueue) -> tuple[JobId, ...]:
     """Enqueue queued jobs again that no message names; a second message does no harm."""
-    by_target: dict[Target, dict[JobId, Priority]] = defaultdict(dict)
+    by_route: dict[Route, dict[JobId, Priority]] = defaultdict(dict)
     now = store.now()
     for job in _list_queued(store):
         if not job.is_due(now) or job.cancel_requested:
             continue
-        for target in job.pending_targets:
-            by_target[target][job.id] = job.priority
+        for route in job.pending_routes:
+            by_route[route][job.id] = job.priority
     enqueued: list[JobId] = []
-    for target, queued in by_target.items():
-        undelivered = queue.find_undelivered(target)
+    for route, queued in by_route.items():
+        undelivered = queue.find_undelivered(route)
         for job_id, priority in queued.items():
             if job_id not in undelivered:
-                queue.enqueue(job_id, priority, target)
+                queue.enqueue(job_id, priority, route)
                 enqueued.append(job_id)
     return tuple(dict.fromkeys(enqueued))
 

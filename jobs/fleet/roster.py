@@ -8,7 +8,9 @@ from typing import Protocol
 from pydantic import ConfigDict
 
 from exporter.spec import Device, Frozen, Target
+from exporter.torch_releases import TorchRelease
 from jobs.ids import JobId
+from jobs.route import Route, split_route
 
 
 class Gpu(Frozen):
@@ -31,6 +33,7 @@ class WorkerNotice(Frozen):
     pid: int
     device: Device
     targets: tuple[Target, ...] = ("cpu",)  # targets that it takes jobs for
+    routes: tuple[Route, ...] = ()  # that it takes jobs from; older workers do not say, and see jobs.route
     architecture: str = ""  # "x86_64 avx2 avx512", "sm_90"
     memory: int | None = None  # bytes: the GPU's, or what the worker's processes may use
     versions: Mapping[str, str]
@@ -38,11 +41,22 @@ class WorkerNotice(Frozen):
     jobs: tuple[JobId, ...] = ()  # jobs that it is working on
     gpus: tuple[Gpu, ...] = ()  # GPUs of its machine
 
+    @property
+    def served(self) -> tuple[Route, ...]:
+        """The routes that it takes jobs from; of an older worker those that name no release of torch."""
+        return self.routes or self.targets
 
-def find_unserved(targets: Iterable[Target], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:
-    """Return the targets that no worker alive takes jobs for."""
-    served = {target for worker in alive for target in worker.targets}
-    return tuple(target for target in targets if target not in served)
+
+def find_unserved(routes: Iterable[Route], alive: Iterable[WorkerNotice]) -> tuple[Target, ...]:
+    """Return the targets of those routes from which no worker alive takes jobs."""
+    served = {route for worker in alive for route in worker.served}
+    return tuple(split_route(route)[0] for route in routes if route not in served)
+
+
+def find_releases(alive: Iterable[WorkerNotice]) -> frozenset[TorchRelease]:
+    """Return the releases of torch that jobs may name and have a worker alive."""
+    named = (split_route(route)[1] for worker in alive for route in worker.served)
+    return frozenset(release for release in named if release)
 
 
 class Roster(Protocol):
@@ -60,6 +74,11 @@ class Roster(Protocol):
 
 
 ReadAlive = Callable[[], tuple[WorkerNotice, ...]]  # returns the workers alive
+
+
+def list_releases(promised: Iterable[TorchRelease], read_alive: ReadAlive) -> frozenset[TorchRelease]:
+    """Return the releases of torch that jobs may name: the promised ones, and those that workers have."""
+    return find_releases(read_alive()).union(promised)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 
 from exporter.errors import AttemptFailed
 from exporter.outcome import ExportOutcome, Failure
-from exporter.spec import CPU_TARGETS, Target
+from exporter.spec import CPU_TARGETS
 from exporter.stages import StageEvent
 from jobs.errors import IllegalMove, JobNotFound, QuotaExceeded, RecordUnreadable
 from jobs.ids import JobId
 from jobs.model import Job, JobState, Lease
 from jobs.progress import finish, fold_events
+from jobs.route import Route, split_route
 from jobs.stores.job_store import JobRecords, JobStore
 
 
@@ -119,14 +120,14 @@ def claim(
     *,
     worker: str,
     length: timedelta,
-    serves: Collection[Target] = CPU_TARGETS,
+    serves: Collection[Route] = CPU_TARGETS,
     pause: timedelta = timedelta(0),
     may_expire: Callable[[datetime], bool] = lambda now: True,
 ) -> Holding | None:
-    """Claim a queued or expired job, for the first of its targets that this worker serves.
+    """Claim a queued or expired job, on the first of its routes that this worker serves.
 
     Return None, and leave the job as it is, when another worker holds it, when it has ended, when it waits
-    for other targets only, when its pause is not over, when it is too early to say that its worker is gone
+    for others only, when its pause is not over, when it is too early to say that its worker is gone
     (`may_expire`), when its owner has as many running jobs as it may, or when it is to be closed (see
     `orphans`). The sweep offers it again later. If this attempt breaks, the next one begins after `pause`.
     """
@@ -140,12 +141,10 @@ def claim(
                 raise IllegalMove("the sweep will release or close it", where=job.id)
         if not job.is_due(now):
             raise IllegalMove(f"its next attempt begins at {job.not_before}", where=job.id)
-        target = next((each for each in job.pending_targets if each in serves), None)
-        if target is None:
-            raise IllegalMove(
-                f"worker {worker} serves none of {', '.join(job.pending_targets)}", where=job.id
-            )
-        return job.begin_attempt(Lease(worker=worker, until=now + length), target, now)
+        route = next((each for each in job.pending_routes if each in serves), None)
+        if route is None:
+            raise IllegalMove(f"worker {worker} serves none of {', '.join(job.pending_routes)}", where=job.id)
+        return job.begin_attempt(Lease(worker=worker, until=now + length), split_route(route)[0], now)
 
     try:
         job = update_job(store, job_id, take)

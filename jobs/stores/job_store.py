@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from exporter.spec import Target
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.queue import Message
+from jobs.route import Route
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class JobTotals(Protocol):
 
     def count(self, state: JobState) -> int: ...
 
-    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
-        """Count the jobs in a state by each target they wait for, or run for.
+    def count_by_route(self, state: JobState) -> Mapping[Route, int]:
+        """Count the jobs in a state by each route they wait on, or the one they run for.
 
         A job that waits for two targets counts in both.
         """

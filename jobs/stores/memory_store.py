@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
 
-from exporter.spec import Target
 from jobs.errors import ConfigNotFound, ConfigsTooLarge, JobNotFound, QuotaExceeded
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.queue import Message
+from jobs.route import Route
 from jobs.stores.job_store import JobPage
 
 
@@ -100,8 +100,8 @@ class MemoryJobStore:
     def count(self, state: JobState) -> int:
         return sum(job.state is state for job in self._jobs.values())
 
-    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
-        return Counter(each for job in self._jobs.values() if job.state is state for each in job.busy_targets)
+    def count_by_route(self, state: JobState) -> Mapping[Route, int]:
+        return Counter(each for job in self._jobs.values() if job.state is state for each in job.busy_routes)
 
     def oldest(self, state: JobState) -> Job | None:
         return min((job for job in self._jobs.values() if job.state is state), key=_id, default=None)

@@ -37,7 +37,7 @@ class AddCall:
             write_spec(job.spec),
             write_record(job),
             str(job.revision),
-            list_targets(job),
+            list_routes(job),
             job.spec.config_sha256,
             job.spec.config_bytes,
             "" if new.max_config_bytes is None else new.max_config_bytes,
@@ -63,9 +63,9 @@ class AddCall:
         return JobId(done) if isinstance(done, str) else None
 
 
-def list_targets(job: Job) -> str:
-    """Return the targets under which a job counts, as its hash holds them."""
-    return ",".join(job.busy_targets)
+def list_routes(job: Job) -> str:
+    """Return the routes under which a job counts, as its hash holds them."""
+    return ",".join(job.busy_routes)
 
 
 def serialize_events(old: Job | None, new: Job) -> list[str]:

@@ -14,7 +14,6 @@ from pydantic import TypeAdapter
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from exporter.spec import Target
 from jobs.errors import (
     ConfigNotFound,
     JobNotFound,
@@ -26,11 +25,12 @@ from jobs.errors import (
 from jobs.ids import JobId
 from jobs.model import Job, JobState
 from jobs.queue import Message
+from jobs.route import Route
 from jobs.spec import describe_config
 from jobs.stores.job_store import JobPage, NewJob
 from jobs.stores.malformed import MalformedData
 from jobs.stores.record import has_config_text, read_config, read_record, write_record
-from jobs.stores.redis_adding import AddCall, list_targets, serialize_events
+from jobs.stores.redis_adding import AddCall, list_routes, serialize_events
 from jobs.stores.redis_keys import (
     ALL,
     CONFIG_KEY,
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 _SCORED = TypeAdapter(list[tuple[JobId, float]])
 _TIMEOUT_S = 5.0
-_TARGETS = re.compile(r"[a-z0-9_,]{0,200}")
+_TARGETS = re.compile(r"[a-z0-9_@.,]{0,200}")
 _READ_BYTES = 1 << 20  # of records that are read from Redis together
 _PAGE_BYTES = 8 << 20  # of records on one page
 _OLDEST = 20  # of a state, of which the oldest readable one is looked for
@@ -176,7 +176,7 @@ class RedisJobStore:
             "" if limit is None else limit,
             "1" if succeeded and new.content_key else "",
             (new.model or "") if succeeded else "",
-            list_targets(new),
+            list_routes(new),
             *serialize_events(old, new),
         ]
         with translate_redis_errors():
@@ -205,7 +205,7 @@ class RedisJobStore:
         with translate_redis_errors():
             return int(self._redis.zcard(INDEX_KEY + state))
 
-    def count_by_target(self, state: JobState) -> Mapping[Target, int]:
+    def count_by_route(self, state: JobState) -> Mapping[Route, int]:
         with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             ids = [JobId(str(each)) for each in self._redis.zrange(INDEX_KEY + state, 0, -1)]
             for job_id in ids:
@@ -213,7 +213,7 @@ class RedisJobStore:
             found = dict(zip(ids, pipe.execute(raise_on_error=False), strict=True))
         # Jobs whose records an older version wrote.
         old = self._read([job_id for job_id, targets in found.items() if targets is None])
-        counted = Counter(each for job, _ in old for each in job.busy_targets)
+        counted = Counter(each for job, _ in old for each in job.busy_routes)
         known = [targets for targets in found.values() if targets and _TARGETS.fullmatch(str(targets))]
         return counted + Counter(each for targets in known for each in targets.split(","))
 

@@ -87,6 +87,9 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="what to compile for: cpu, avx2, avx512, cuda, sm_90, ...; may be repeated, for a package each",
     )
+    parser.add_argument(
+        "--torch", metavar="RELEASE", help="release of torch to compile with, as 2.13: that of your servers"
+    )
     parser.add_argument("--ranks", type=int, metavar="N", help="number of processes that export together")
     parser.add_argument(
         "--nodes", type=int, metavar="N", help="number of hosts that share the ranks; default: 1"

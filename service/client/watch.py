@@ -149,7 +149,8 @@ class PlainLines:
 def _notes(job: JobView) -> list[str]:
     if job.cancel_requested and not job.state.is_final:
         return ["stopping"]
-    waiting = [f"no worker alive serves {target}" for target in job.unserved]
+    torch = f" with torch {job.spec.torch}" if job.spec.torch else ""
+    waiting = [f"no worker alive serves {target}{torch}" for target in job.unserved]
     return ([f"attempt {job.attempt}"] if job.attempt > 1 else []) + waiting
 
 

@@ -14,6 +14,7 @@ from jobs.errors import (
     KeyReused,
     QuotaExceeded,
     RecordUnreadable,
+    TorchUnserved,
 )
 from service.access.guard import Admin, Submitter
 from service.audit import record
@@ -54,6 +55,7 @@ def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> JobView:
         ConfigsTooLarge,
         ConfigNotFound,
         RecordUnreadable,
+        TorchUnserved,
     ),
 )
 def retry(

@@ -22,6 +22,7 @@ from jobs.errors import (
     KeyReused,
     QuotaExceeded,
     RecordUnreadable,
+    TorchUnserved,
 )
 from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
@@ -73,6 +74,7 @@ _LINKS = {
             ConfigsTooLarge,
             CallbackRefused,
             BaselineNotUsable,
+            TorchUnserved,
         ),
         status.HTTP_202_ACCEPTED: {"links": _LINKS},
         status.HTTP_200_OK: {

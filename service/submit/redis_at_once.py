@@ -8,7 +8,7 @@ from functools import partial
 from jobs.control.at_once import SubmitAtOnce
 from jobs.control.control import JobControl
 from jobs.control.own_files import OwnFiles
-from jobs.fleet.roster import WorkerNotice
+from jobs.fleet.roster import WorkerNotice, list_releases
 from jobs.short_memory import Kept, KeptClock
 from jobs.stores.redis_async import AsyncAdder
 from service.planning import find_plan
@@ -25,7 +25,8 @@ async def accepting_at_once(
     `clock` and `alive` are read by threads only.
     """
     find = partial(find_plan, families=settings.families)
-    at_hand = replace(jobs, plan=find, identify=OwnFiles().stat, now=clock.find_now)
+    releases = partial(list_releases, settings.torch_releases, alive.find)
+    at_hand = replace(jobs, plan=find, identify=OwnFiles().stat, now=clock.find_now, torch_releases=releases)
     adder = AsyncAdder(settings.redis_url)
     at_once = AtOnce(SubmitAtOnce(at_hand, adder.add), alive.find)
     yield at_once

@@ -35,6 +35,9 @@ MATRIX: Mapping[str, tuple[str, ...]] = {
     "everything": (
         "workers.cpu.targets={cpu}",
         "workers.avx512.targets={avx512}",
+        "workers.next.targets={cpu}",
+        "workers.next.torch=2.14",
+        "workers.next.image.repository=mirror/worker",
         "workers.sm-80.device=cuda",
         "workers.sm-80.targets={sm_80,cuda}",
         "workers.sm-80.surge=0",

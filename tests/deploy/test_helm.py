@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from pydantic_settings import BaseSettings
 
 from docs.configuration import variables_of_all
+from exporter.torch_releases import DEFAULT
 from service.settings import ServiceSettings
 from tests.deploy.conftest import CHART, MATRIX, Manifest, helm, rendered, settings
 from worker.settings import WorkerSettings
@@ -165,6 +166,7 @@ def test_each_group_takes_its_targets_only(everything: list[Manifest]) -> None:
     assert {name: targets.at("value") for name, targets in groups.items()} == {
         "cpu": "cpu",
         "avx512": "avx512",
+        "next": "cpu",
         "sm-80": "sm_80,cuda",
         "sm-90": "sm_90",
     }
@@ -178,12 +180,32 @@ def test_groups_with_gpus_ask_for_one(everything: list[Manifest]) -> None:
 
 
 def test_workers_are_scaled_on_queued_and_running_jobs(everything: list[Manifest]) -> None:
-    scaled = named(everything, "ScaledObject", "worker-sm-80")
-    (trigger,) = [scaled.at("spec", "triggers", 0)]
-    query = str(Manifest({"kind": "", "trigger": trigger}).at("trigger", "metadata", "query"))
+    query = query_of(named(everything, "ScaledObject", "worker-sm-80"))
     assert 'slipway_target_jobs{namespace="models"' in query
     assert 'target=~"sm_80|cuda"' in query and 'state=~"queued|running"' in query
     assert named(everything, "Deployment", "worker-sm-80").at("spec", "replicas") is None
+
+
+def query_of(scaled: Manifest) -> str:
+    return str(scaled.at("spec", "triggers", 0, "metadata", "query"))
+
+
+def test_a_group_keeps_to_its_release_of_torch(everything: list[Manifest]) -> None:
+    workers = named(everything, "Deployment", "worker-next").containers[0]
+    assert variables(workers)["SLIPWAY_TORCH"].at("value") == "2.14"
+    assert re.fullmatch(r"mirror/worker:[^@]+-torch2\.14", str(workers.at("image")))
+    assert 'torch=~"2[.]14"' in query_of(named(everything, "ScaledObject", "worker-next"))
+
+
+def test_other_groups_take_jobs_that_name_no_release_or_the_images(everything: list[Manifest]) -> None:
+    assert "SLIPWAY_TORCH" not in variables(named(everything, "Deployment", "worker-cpu").containers[0])
+    query = query_of(named(everything, "ScaledObject", "worker-cpu"))
+    assert f'torch=~"|{DEFAULT.replace(".", "[.]")}"' in query
+
+
+def test_a_job_may_name_every_release_that_a_group_has(everything: list[Manifest]) -> None:
+    api = named(everything, "Deployment", "-api").containers[0]
+    assert variables(api)["SLIPWAY_TORCH_RELEASES"].at("value") == f"{DEFAULT},2.14"
 
 
 def test_no_busy_worker_is_ended(everything: list[Manifest]) -> None:

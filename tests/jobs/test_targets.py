@@ -41,7 +41,7 @@ def two_targets() -> ExportSpec:
 
 def test_a_job_goes_to_the_queue_of_each_of_its_targets(control: JobControl, queue: MemoryQueue) -> None:
     job = control.submit(two_targets())
-    assert [(job.id, "avx2"), (job.id, "avx512")] == list(zip(queue.sent, queue.targets, strict=True))
+    assert [(job.id, "avx2"), (job.id, "avx512")] == list(zip(queue.sent, queue.routes, strict=True))
 
 
 def test_a_worker_of_another_architecture_is_not_given_the_job(store: JobStore, control: JobControl) -> None:
@@ -99,9 +99,9 @@ def test_a_retry_runs_no_tower_for_a_target_that_it_did_not_fail_for(
 
 def test_a_job_counts_where_it_waits_and_then_where_it_runs(store: JobStore, control: JobControl) -> None:
     job = control.submit(two_targets())
-    assert store.count_by_target(JobState.QUEUED) == {"avx2": 1, "avx512": 1}
+    assert store.count_by_route(JobState.QUEUED) == {"avx2": 1, "avx512": 1}
     taken(store, job, "avx512")
-    assert (store.count_by_target(JobState.QUEUED), store.count_by_target(JobState.RUNNING)) == (
+    assert (store.count_by_route(JobState.QUEUED), store.count_by_route(JobState.RUNNING)) == (
         {},
         {"avx512": 1},
     )
@@ -111,9 +111,9 @@ def test_a_message_lost_on_its_way_to_one_target_is_sent_again(
     store: JobStore, control: JobControl, queue: MemoryQueue
 ) -> None:
     job = control.submit(two_targets())
-    del queue.sent[1:], queue.targets[1:]
+    del queue.sent[1:], queue.routes[1:]
     assert enqueue_lost(store, queue) == (job.id,)
-    assert queue.targets == ["avx2", "avx512"]
+    assert queue.routes == ["avx2", "avx512"]
 
 
 def test_its_first_targets_towers_are_told_of_when_they_end(store: JobStore, control: JobControl) -> None:

@@ -44,7 +44,7 @@ class HostCaller:
             time_limit_s=self.time_limit.total_seconds(),
         )
         for _ in range(1, job.hosts):
-            queue.call_host(call, job.current_target)
+            queue.call_host(call, job.current_route)
         return replace(rendezvous_of(call), leads=True)
 
 

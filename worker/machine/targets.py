@@ -5,11 +5,13 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.aoti.cpu_levels import cpu_levels
 from exporter.spec import Device, Target
+from exporter.torch_releases import TorchRelease, installed_release
+from jobs.route import Route, routes_of_worker
 from processes.errors import InvalidSettings
 from processes.startup import format_error
 
@@ -26,11 +28,30 @@ class Machine:
     targets: tuple[Target, ...]
     architecture: str
     memory: int | None  # bytes: the smallest GPU's, or what processes may use here
+    torch: TorchRelease | None = None  # that is installed
+    keeps_to_torch: bool = False  # whether it takes only jobs that name this release
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The routes that its worker takes jobs from."""
+        return routes_of_worker(self.targets, self.torch, only_named=self.keeps_to_torch)
 
 
-def machine_or_exit(wanted: Sequence[Target]) -> Machine:
-    """Return this machine with the `wanted` targets, or all of its own; exit if it lacks one of them."""
+def machine_or_exit(wanted: Sequence[Target], torch: TorchRelease | None = None) -> Machine:
+    """Return this machine with the `wanted` targets, or all of its own, and the release it keeps to if any.
+
+    Exit if it lacks one of the targets, or has another release of torch.
+    """
     here = detect_machine()
+    installed = installed_release()
+    if torch is not None and torch != installed:
+        found = f"torch {installed}" if installed else "no torch"
+        error = InvalidSettings(
+            f"SLIPWAY_TORCH: {torch}, and {found} is installed here",
+            hint="correct the variable, or start the worker from an installation with that release",
+            where="SLIPWAY_TORCH",
+        )
+        sys.exit(format_error(error))
     if lacking := [target for target in wanted if target not in here.targets]:
         own = ", ".join(here.targets)
         error = InvalidSettings(
@@ -39,19 +60,12 @@ def machine_or_exit(wanted: Sequence[Target]) -> Machine:
             where="SLIPWAY_TARGETS",
         )
         sys.exit(format_error(error))
-    return narrow_machine(here, wanted)
+    return replace(narrow_machine(here, wanted), torch=installed, keeps_to_torch=torch is not None)
 
 
 def narrow_machine(machine: Machine, wanted: Sequence[Target]) -> Machine:
     """Return the machine with only the wanted targets; with all of its own if none are named."""
-    if not wanted:
-        return machine
-    return Machine(
-        device=machine.device,
-        targets=tuple(wanted),
-        architecture=machine.architecture,
-        memory=machine.memory,
-    )
+    return replace(machine, targets=tuple(wanted)) if wanted else machine
 
 
 def detect_machine() -> Machine:

@@ -47,7 +47,7 @@ def sweep(store: RedisJobStore, client: redis.Redis) -> tuple[JobId, ...]:
     for job_id, end in leases.items():
         take_orphan(store, job_id, end, worker="w", length=MINUTE)
     for state in JobState:
-        store.count_by_target(state)
+        store.count_by_route(state)
     forget_old_jobs(store, RedisPointers(client), MINUTE * 0)
     return enqueue_lost(store, MemoryQueue())
 

@@ -117,8 +117,8 @@ def test_the_work_of_programs_of_version_1_is_counted(
 ) -> None:
     for name in ("queued", "running"):
         keep_first_version(redis_client, name)
-    assert redis_store.count_by_target(JobState.QUEUED) == {"cpu": 1}
-    assert redis_store.count_by_target(JobState.RUNNING) == {"cpu": 1}
+    assert redis_store.count_by_route(JobState.QUEUED) == {"cpu": 1}
+    assert redis_store.count_by_route(JobState.RUNNING) == {"cpu": 1}
 
 
 def test_a_newer_record_is_left_alone_and_nothing_else_is_held_up(

@@ -4,6 +4,7 @@ import pytest
 
 from exporter.aoti.cpu_levels import cpu_levels
 from exporter.spec import Device
+from exporter.torch_releases import installed_release
 from worker.machine.targets import (
     describe_gpu_machine,
     detect_machine,
@@ -38,6 +39,20 @@ def test_a_machine_without_a_gpu_compiles_for_its_cpu() -> None:
 
 def test_a_worker_may_take_less_than_its_machine_can() -> None:
     assert narrow_machine(detect_machine(), ("cpu",)).targets == ("cpu",)
+
+
+def test_a_worker_keeps_to_the_release_of_torch_that_it_is_told_to() -> None:
+    release = installed_release()
+    assert release is not None
+    assert set(machine_or_exit(("cpu",)).routes) == {"cpu", f"cpu@{release}"}
+    assert machine_or_exit(("cpu",), release).routes == (f"cpu@{release}",)
+
+
+def test_a_worker_with_another_release_of_torch_than_it_is_told_does_not_start() -> None:
+    with pytest.raises(
+        SystemExit, match=r"invalid_settings.*SLIPWAY_TORCH: 9\.9, and torch 2\.\d+ is installed"
+    ):
+        machine_or_exit(("cpu",), "9.9")
 
 
 def test_a_worker_of_a_target_its_machine_is_not_does_not_start() -> None:

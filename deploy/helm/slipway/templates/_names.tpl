@@ -36,6 +36,29 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- else }}{{ printf "%s:%s" $image.repository $tag }}{{ end -}}
 {{- end }}
 
+{{/* A worker group's image: that of its device, or the one for its release of torch; `image` overrides parts. */}}
+{{- define "slipway.workerImage" -}}
+{{- $image := deepCopy (ternary .root.Values.images.workerCuda .root.Values.images.workerCpu (eq .group.device "cuda")) -}}
+{{- if .group.torch -}}
+{{- $tag := printf "%s-torch%s" ($image.tag | default .root.Chart.AppVersion) .group.torch -}}
+{{- $image = dict "repository" $image.repository "tag" $tag "digest" "" -}}
+{{- end -}}
+{{- with .group.image -}}
+{{- $image = dict "repository" (.repository | default $image.repository) "tag" (.tag | default $image.tag) "digest" .digest -}}
+{{- end -}}
+{{- $image | toYaml -}}
+{{- end }}
+
+{{/* The releases of torch that the groups have, so that a job can name one whose group has no worker now. */}}
+{{- define "slipway.torchReleases" -}}
+{{- $releases := list -}}
+{{- range $own := .Values.workers -}}
+{{- $group := include "slipway.group" (dict "root" $ "group" $own) | fromYaml -}}
+{{- $releases = append $releases ($group.torch | default $.Values.images.torch) -}}
+{{- end -}}
+{{- $releases | uniq | sortAlpha | join "," -}}
+{{- end }}
+
 {{- define "slipway.redisSecret" -}}
 {{- if .Values.redis.internal }}{{ .Values.redis.passwordSecret | default (printf "%s-redis" (include "slipway.name" .)) }}
 {{- else }}{{ required "redis.urlSecret names the secret that holds the URL of an external Redis" .Values.redis.urlSecret }}{{ end -}}
