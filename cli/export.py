@@ -3,18 +3,18 @@
 import argparse
 import sys
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 
 from cli.baseline import add_baseline_option, find_context
 from cli.code_cache import add_code_cache_option
+from cli.local_job import NO_LIMIT, claim_attempt
 from cli.settings import ExportSettings
 from cli.several_hosts import add_host_options, rendezvous_of
+from exporter.aoti.probe.start import require_usable_torch
 from jobs.control.control import JobControl
 from jobs.diagnostics.bundles import FolderBundles
 from jobs.diagnostics.logs import MemoryLogs
-from jobs.lease.leases import Holding, claim
-from jobs.model import Job, JobState
+from jobs.model import JobState
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from processes.startup import settings_or_exit
@@ -27,8 +27,6 @@ from worker.launch import RanksLauncher
 from worker.settings import AttemptEnvironmentSettings, SigningSettings
 from worker.supervisor import Supervisor
 
-_WORKER = "slipway-export"
-_NO_LIMIT = timedelta(days=365)  # a person is watching and can interrupt it
 _EXAMPLE = (
     "example: slipway export --config pipeline.config --checkpoint model.ckpt-11 "
     "--item-input items.parquet --sample-input train.parquet --output exports/"
@@ -63,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.config is not None and "://" not in arguments.config:
         # As a URI and not as text: the manifest names it, and relative paths in it begin at its folder.
         arguments.config = Path(arguments.config).absolute().as_uri()
+    require_usable_torch()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
     environment = make_attempt_environment(settings_or_exit(AttemptEnvironmentSettings))
@@ -76,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         supervisor = Supervisor(
             RanksLauncher(environment, arguments.code_cache),
             worker_dir=Path(folder),
-            time_limit=_NO_LIMIT,
+            time_limit=NO_LIMIT,
             logs=MemoryLogs(),
             bundles=FolderBundles(arguments.bundles.absolute()) if arguments.bundles else None,
             signing_key=settings_or_exit(SigningSettings).key,
@@ -87,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
             show(JobView.of(store.get(job.id)))
 
         while store.get(job.id).state is JobState.QUEUED:  # also after a transient failure
-            supervisor.run(_claim_attempt(store, job), on_beat=show_progress, place=rendezvous)
+            supervisor.run(claim_attempt(store, job), on_beat=show_progress, place=rendezvous)
             show_progress()
     view = JobView.of(store.get(job.id))
     if arguments.json:
@@ -95,10 +94,3 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show_end(view)
     return exit_code(view)
-
-
-def _claim_attempt(store: MemoryJobStore, job: Job) -> Holding:
-    """Claim the job's next attempt for all its targets: it finds out itself which this machine can serve."""
-    holding = claim(store, job.id, worker=_WORKER, length=_NO_LIMIT, serves=job.pending_routes)
-    assert holding is not None, "no other process knows of this job"
-    return holding

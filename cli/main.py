@@ -12,12 +12,15 @@ from typing import NoReturn
 from cli import check, diff, export, inspect, plan, predict, prepare
 from cli.errors import InvalidCommand
 from cli.settings import leave_the_gpu_to_forks
+from exporter.aoti.probe.start import require_usable_torch
 from exporter.outcome import Failure
+from exporter.torch_releases import installed_release
 from exporter.version import __version__
 from processes.interrupts import interrupt_on_end_signals
 from service.cli_commands import add_commands
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
+from worker.machine.versions import all_versions
 
 INVALID_COMMAND = 2
 INTERRUPTED = 130
@@ -58,6 +61,17 @@ class _Parser(argparse.ArgumentParser):
         raise InvalidCommand(message, hint=f"see {self.prog} --help")
 
 
+class _Version(argparse.Action):
+    """Shows the versions that packages depend on, and, in seconds, what an unsupported torch lacks."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"slipway {__version__}")
+        print(", ".join(f"{name} {found}" for name, found in all_versions().items() if name != "slipway"))
+        if installed_release() is not None:
+            require_usable_torch()
+        parser.exit()
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser: argparse.ArgumentParser = _Parser(
@@ -65,7 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Turn trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         epilog="example: slipway export --help",
     )
-    parser.add_argument("--version", action="version", version=f"slipway {__version__}")
+    parser.add_argument(
+        "--version", action=_Version, nargs=0, help="show the versions, and what the installed torch lacks"
+    )
     parser.add_argument(_TRACEBACK, action="store_true", help="print an error's traceback too, to report it")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     plan.add_command(subparsers)

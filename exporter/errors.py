@@ -3,7 +3,6 @@
 ExportError
 ├── InvalidSpec              the request contradicts itself or what the model offers
 │   ├── WrongArchitecture      the machine is not of the requested target
-│   ├── WrongTorch             another release of torch is installed than the requested one
 │   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
@@ -19,6 +18,7 @@ ExportError
 ├── DimPlanViolated          the traced program's sizes are not those of the plan
 │   ├── DimsConflict           the model requires sizes to be equal that the plan keeps apart
 │   └── DimSpecialised         tracing narrowed or fixed a size that the plan lets vary
+├── TorchUnsupported         the installed torch is not of the requested release, or lacks what Slipway needs
 ├── PassRefused              an edit of a traced program does not fit it
 ├── ShapeRuleMissing         a custom operator does not say what sizes it returns
 ├── TraceFailed              torch.export could not capture the tower
@@ -88,13 +88,6 @@ class WrongArchitecture(InvalidSpec):
 
     code = "wrong_architecture"
     advice = "send the job to a worker of that target"
-
-
-class WrongTorch(InvalidSpec):
-    """Another release of torch is installed here than the one that the packages are to be compiled with."""
-
-    code = "wrong_torch"
-    advice = "send the job to a worker that has the release, or leave `torch` out"
 
 
 class UriNotAllowed(InvalidSpec):
@@ -230,6 +223,13 @@ class DimSpecialised(DimPlanViolated):
 
     code = "dim_specialised"
     advice = "change the model's option that fixes the size, or report it with the pipeline config"
+
+
+class TorchUnsupported(ExportError):
+    """The installed torch is not of the release that is asked for, or lacks parts that Slipway needs."""
+
+    code = "torch_unsupported"
+    advice = "install a release of torch that Slipway supports; see docs/torch-versions.md"
 
 
 class PassRefused(ExportError):

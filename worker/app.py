@@ -21,7 +21,7 @@ from telemetry.logging import configure_logging
 from worker.attempt.workspace import own_worker_dir, remove_leftovers
 from worker.celery_transport import use_transport
 from worker.heartbeat import Heartbeat, Sweeper
-from worker.machine.targets import machine_or_exit
+from worker.machine.targets import machine_or_exit, usable_torch_or_exit
 from worker.resident.client import ResidentProcess
 from worker.settings import WorkerSettings
 from worker.tasks import Runner, register_tasks
@@ -30,6 +30,8 @@ from worker.wiring import make_resident_process, make_runner
 
 def build_app(settings: WorkerSettings) -> Celery:
     """Return the Celery app with its tasks, connected to everything that lives as long as the worker."""
+    if settings.attempt_command is None:
+        usable_torch_or_exit()
     machine = machine_or_exit(settings.targets, settings.torch)
     app, client = make_celery(settings.redis_url, machine.routes), connect(settings.redis_url)
     use_transport(app, MalformedData(client))

@@ -8,7 +8,7 @@ import torch
 
 from exporter.aoti.cpu_levels import cpu_levels
 from exporter.aoti.inductor.instruction_sets import cpu_instruction_sets
-from exporter.errors import InvalidArtifact, WrongArchitecture, WrongTorch
+from exporter.errors import InvalidArtifact, TorchUnsupported, WrongArchitecture
 from exporter.spec import Device, Target, device_of
 from exporter.torch_releases import TorchRelease, release_of
 from slipway.loading.cpu import lacking_cpu
@@ -77,11 +77,13 @@ def require_torch(release: TorchRelease | None) -> None:
     """Refuse to compile with another release of torch than the one that is asked for, if one is.
 
     Raises:
-        WrongTorch: another one runs here.
+        TorchUnsupported: another one runs here.
     """
     if release is not None and release != (here := release_of(torch.__version__)):
-        raise WrongTorch(
-            f"packages are to be compiled with torch {release}, and torch {here} runs here", where="torch"
+        raise TorchUnsupported(
+            f"packages are to be compiled with torch {release}, and torch {here} runs here",
+            hint="send the job to a worker that has the release, or leave `torch` out",
+            where="torch",
         )
 
 

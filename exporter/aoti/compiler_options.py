@@ -32,10 +32,12 @@ GPU_CONFIG: Mapping[str, bool | int] = {
 }
 
 # Without these options inductor uses every instruction set of the compiling machine.
-CPU_LEVELS: Mapping[Target, Mapping[str, str | int]] = {
-    "avx2": {"cpp.simdlen": 256, "cpp.march": "x86-64-v3"},
-    "avx512": {"cpp.simdlen": 512, "cpp.march": "x86-64-v4"},
+CPU_LEVELS: Mapping[Target, Mapping[str, int]] = {
+    "avx2": {"cpp.simdlen": 256},
+    "avx512": {"cpp.simdlen": 512},
 }
+# The C++ compiler's name of each level. It is no option, because not every release of torch has one for it.
+MARCH: Mapping[Target, str] = {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}
 
 
 def target_options(target: Target) -> Mapping[str, str | int | bool]:

@@ -12,7 +12,8 @@ from torch.export import Dim
 
 from exporter.aoti.architecture import require_target
 from exporter.aoti.compile import compile_code
-from exporter.errors import CompileFailed, WrongArchitecture
+from exporter.aoti.probe.check import require_torch
+from exporter.errors import CompileFailed, TorchUnsupported, WrongArchitecture
 from exporter.spec import CPU_TARGETS, Target
 
 
@@ -43,12 +44,18 @@ def warm_up(target: Target) -> None:
 def main() -> int:
     """Warm up for each named target; print a line for each, also for those this machine cannot compile for.
 
-    The exit code is 1 when nothing was compiled for any target.
+    The exit code is 1 when nothing was compiled for any target, or torch lacks what Slipway needs.
     """
     parser = argparse.ArgumentParser(prog="exporter.aoti.warm_up", description=__doc__)
     parser.add_argument("targets", nargs="+", choices=CPU_TARGETS, metavar="target")
+    targets = parser.parse_args().targets
+    try:
+        require_torch()
+    except TorchUnsupported as error:
+        sys.stderr.write(f"{error.message}; {error.hint}\n")
+        return 1
     compiled = 0
-    for target in parser.parse_args().targets:
+    for target in targets:
         try:
             warm_up(target)
         except (WrongArchitecture, CompileFailed) as error:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.aoti.cpu_levels import cpu_levels
+from exporter.aoti.probe.start import require_usable_torch
+from exporter.errors import TorchUnsupported
 from exporter.spec import Device, Target
 from exporter.torch_releases import TorchRelease, installed_release
 from jobs.route import Route, routes_of_worker
@@ -35,6 +37,14 @@ class Machine:
     def routes(self) -> tuple[Route, ...]:
         """The routes that its worker takes jobs from."""
         return routes_of_worker(self.targets, self.torch, only_named=self.keeps_to_torch)
+
+
+def usable_torch_or_exit() -> None:
+    """Exit if attempts could not use the torch that is installed."""
+    try:
+        require_usable_torch()
+    except TorchUnsupported as error:
+        sys.exit(format_error(error))
 
 
 def machine_or_exit(wanted: Sequence[Target], torch: TorchRelease | None = None) -> Machine:

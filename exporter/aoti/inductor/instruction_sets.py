@@ -13,7 +13,8 @@ from torch._inductor import cpp_builder, cpu_vec_isa
 from torch._inductor.cpu_vec_isa import VecISA
 from torch._inductor.exc import InvalidCxxCompiler
 
-from exporter.aoti.compiler_options import CPU_LEVELS
+from exporter.aoti.compiler_options import CPU_LEVELS, MARCH
+from exporter.errors import CompileFailed
 from exporter.spec import Target
 
 # An instruction of each extension that inductor names to the compiler, for its assembler.
@@ -32,6 +33,7 @@ _INSTRUCTIONS = {
     "-mamx-int8": "tdpbusd %tmm0, %tmm1, %tmm2",
     "-mamx-fp16": "tdpfp16ps %tmm0, %tmm1, %tmm2",
 }
+_NATIVE = "march=native"  # as inductor writes the flag
 _VECTOR_FUNCTIONS = {256: "Sleef_expf8_u10", 512: "Sleef_expf16_u10"}  # by the bits of a vector
 
 
@@ -80,14 +82,35 @@ def _has_vector_functions(bits: int) -> bool:
 
 @contextmanager
 def limit_instruction_sets(target: Target) -> Iterator[None]:
-    """Limit inductor's vector code to the target's level of x86-64.
+    """Limit inductor's vector code, and the C++ compiler's, to the target's level of x86-64.
 
-    Of the 512-bit instruction sets it would pick the newest (AMX, VNNI, bfloat16), which not every machine of
-    the level has.
+    Of the 512-bit instruction sets inductor would pick the newest (AMX, VNNI, bfloat16), which not every
+    machine of the level has.
     """
     if target not in CPU_LEVELS:
         yield
         return
+    with _limit_vector_code(target), _limit_compiler(MARCH[target]):
+        yield
+
+
+@contextmanager
+def _limit_compiler(march: str) -> Iterator[None]:
+    """Name a level to the C++ compiler where inductor names this machine."""
+    own = cpp_builder._get_optimization_cflags
+
+    def flags(*args: object, **options: object) -> tuple[list[str], list[str]]:
+        found, for_linker = own(*args, **options)  # type: ignore[arg-type]  # whatever inductor gives it
+        if _NATIVE not in found:  # a package for this machine alone must not pass for one of the level
+            raise CompileFailed(f"inductor does not give the C++ compiler {_NATIVE}, which {march} replaces")
+        return [f"march={march}" if flag == _NATIVE else flag for flag in found], for_linker
+
+    with mock.patch.object(cpp_builder, "_get_optimization_cflags", flags):
+        yield
+
+
+@contextmanager
+def _limit_vector_code(target: Target) -> Iterator[None]:
     known = cpu_vec_isa.supported_vec_isa_list
     plain = [isa for isa in known if str(isa) == target and isa]  # the truth value runs the test for bfloat16
     wide = [isa for isa in plain if isinstance(isa, cpu_vec_isa.VecAVX512)]

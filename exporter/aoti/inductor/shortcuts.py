@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from typing import Any
 from unittest import mock
 
 import sympy
-from torch._inductor import sizevars
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+
+from exporter.aoti.probe.needs import STRIDES, home_of
 
 
 @contextmanager
@@ -37,7 +39,8 @@ def _make_dtype_rules_once() -> Iterator[None]:
 @contextmanager
 def _subtract_polynomials() -> Iterator[None]:
     """Find strides of polynomial indices by multiplying out; sympy's simplify tries everything it knows."""
-    stride_at, simplify_index = sizevars.stride_at, sizevars.simplify_index_in_vec_range
+    home: Any = home_of(STRIDES, "stride_at")
+    stride_at, simplify_index = home.stride_at, home.simplify_index_in_vec_range
 
     @cache
     def quick_stride(index: sympy.Expr, var: sympy.Symbol) -> sympy.Expr:
@@ -52,7 +55,7 @@ def _subtract_polynomials() -> Iterator[None]:
         return simplify_index(index, var, vec_length)
 
     with (
-        mock.patch.object(sizevars, "stride_at", quick_stride),
-        mock.patch.object(sizevars, "simplify_index_in_vec_range", quick_index),
+        mock.patch.object(home, "stride_at", quick_stride),
+        mock.patch.object(home, "simplify_index_in_vec_range", quick_index),
     ):
         yield

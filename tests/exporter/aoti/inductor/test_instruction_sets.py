@@ -5,10 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from torch._inductor import cpp_builder  # noqa: TID251  has the compiler's flags
 from torch._inductor.cpu_vec_isa import VecAVX2, VecISA  # noqa: TID251  what is asked otherwise
 
 from exporter.aoti.inductor import instruction_sets
-from exporter.aoti.inductor.instruction_sets import probe_quickly
+from exporter.aoti.inductor.instruction_sets import limit_instruction_sets, probe_quickly
+from exporter.errors import CompileFailed
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="only there are programs compiled")
 
@@ -84,3 +86,21 @@ def test_inductor_probes_where_torch_lacks_vector_functions(monkeypatch: pytest.
         assert _asked(monkeypatch, isa) == (False, [isa])
     finally:
         instruction_sets._has_vector_functions.cache_clear()
+
+
+LEVELS = [("avx2", "x86-64-v3"), ("avx512", "x86-64-v4"), ("cpu", "native")]
+
+
+@pytest.mark.parametrize(("target", "march"), LEVELS)
+def test_the_compiler_is_told_the_level(target: str, march: str) -> None:
+    with limit_instruction_sets(target):
+        flags = cpp_builder.CppTorchOptions(vec_isa=VecAVX2()).get_cflags()
+    assert [flag for flag in flags if flag.startswith("march=")] == [f"march={march}"]
+
+
+def test_nothing_is_compiled_for_a_level_that_the_compiler_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpp_builder, "_get_optimization_cflags", lambda *_: (["O3"], []))
+    with limit_instruction_sets("avx2"), pytest.raises(CompileFailed, match="x86-64-v3"):
+        cpp_builder.CppTorchOptions(vec_isa=VecAVX2())

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 import sympy
-from torch._inductor import lowering, sizevars  # noqa: TID251  what registers rules; the way without shortcuts
+from torch._inductor import lowering  # noqa: TID251  what registers rules
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler  # noqa: TID251  the same
 from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
 from exporter.aoti.inductor.shortcuts import shortcuts
+from exporter.aoti.probe.needs import STRIDES, home_of
+
+SIZES: Any = home_of(STRIDES, "stride_at")
 
 X, Y, S = (sympy.Symbol(name, integer=True, nonnegative=True) for name in ("x0", "x1", "s0"))
 POLYNOMIALS = [
@@ -25,9 +28,9 @@ OTHERS = [FloorDiv(X, 16) * 4 + Y, ModularIndexing(X, 1, 32) + X, X + FloorDiv(S
 @pytest.mark.parametrize("index", [*POLYNOMIALS, *OTHERS], ids=str)
 @pytest.mark.parametrize("length", [None, 16])
 def test_strides_are_those_of_inductor(index: sympy.Expr, length: int | None) -> None:
-    own = sizevars.stride_at_vec_range.__wrapped__(index, X, length)
+    own = SIZES.stride_at_vec_range.__wrapped__(index, X, length)
     with shortcuts():
-        quick = sizevars.stride_at_vec_range.__wrapped__(index, X, length)
+        quick = SIZES.stride_at_vec_range.__wrapped__(index, X, length)
     assert sympy.expand(quick - own) == 0
     assert quick.is_number == own.is_number and quick.has(X) == own.has(X)
 
@@ -39,10 +42,10 @@ def test_an_index_that_is_no_polynomial_takes_inductors_way(monkeypatch: pytest.
         taken.append(index)
         return var
 
-    monkeypatch.setattr(sizevars, "stride_at", take)
+    monkeypatch.setattr(SIZES, "stride_at", take)
     with shortcuts():
         for index in (*POLYNOMIALS, *OTHERS):
-            sizevars.stride_at(index, X)
+            SIZES.stride_at(index, X)
     assert taken == OTHERS
 
 
