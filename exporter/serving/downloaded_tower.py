@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from exporter.aoti.architecture import require_runnable
-from exporter.artifact.read import fetch_manifest, fetch_tower
+from exporter.artifact.read import fetch_manifest, fetch_tower, read_manifest
 from exporter.artifact.signing import VerifyingKey
 from exporter.config.features.tables import take_rows
 from exporter.config.schema import Feature, TowerConfig
@@ -90,6 +90,22 @@ def open_fetched_tower(
         root=root,
         lookup=open_shard_lookup(manifest, entry, config, plan, root),
     )
+
+
+def open_lookup(
+    folder: Path, tower: TowerName, key: VerifyingKey | None = None, *, families: Collection[str] = ()
+) -> LookUp | None:
+    """Open the lookup of a tower with sharded tables, for `slipway.loader.load`; None for any other tower.
+
+    The artifact in `folder`, as published or prepared, is not checked again.
+
+    Raises:
+        InvalidArtifact: there is no such tower, or its tables are not complete.
+        SignatureRefused: there is a `key`, which has not signed the artifact.
+    """
+    manifest = read_manifest(str(folder), key)
+    entry = _find_entry(manifest, tower, str(folder))
+    return open_fetched_tower(manifest, entry, folder, str(folder), families=families).lookup
 
 
 def _require_usable(manifest: Manifest, artifact_uri: str, families: Collection[str]) -> None:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -39,19 +38,18 @@ class InputCheck:
         except ValueError as error:
             raise ArtifactInvalid(f"the {tower.name} tower: {error}") from error
         self._device = device
-        self._is_here = attrgetter(f"is_{device.type}")
 
     def in_order(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
-        """Return the inputs as a package takes them; sizes are left to its own checks.
+        """Return the inputs as a package takes them; sizes and devices are left to its own checks.
 
         Raises:
-            InputRefused: one is missing or unknown, no tensor, or of another dtype, rank or device.
+            InputRefused: one is missing or unknown, no tensor, or of another dtype or rank.
         """
-        values, is_here = [], self._is_here
+        values = []
         try:
             for name, dtype, rank in self._expected:
                 value = inputs[name]
-                if value.dtype is not dtype or value.dim() != rank or not is_here(value):
+                if value.dtype is not dtype or value.dim() != rank:
                     raise self._wrong(name, value)
                 values.append(value if value.is_contiguous() else value.contiguous())
         except KeyError:
@@ -73,6 +71,13 @@ class InputCheck:
     def _no_tensor(inputs: Mapping[str, object]) -> InputRefused:
         name = next(name for name, value in inputs.items() if not isinstance(value, Tensor))
         return InputRefused(f"{name} is no tensor: {type(inputs[name]).__name__}", where=name)
+
+    def misplaced(self, inputs: Mapping[str, Tensor]) -> InputRefused | None:
+        """Return what is wrong if an input is on another kind of device."""
+        for name, value in inputs.items():
+            if value.device.type != self._device.type:
+                return self._wrong(name, value)
+        return None
 
     def _wrong(self, name: str, value: Tensor) -> InputRefused:
         found = f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)} on {value.device}"

@@ -10,7 +10,6 @@ import ctypes
 import os
 import platform
 import queue
-import re
 import struct
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_bool, c_char_p, c_size_t, c_void_p, py_object
@@ -33,7 +32,15 @@ _FUNCTIONS = _RUN, _INPUTS, _OUTPUTS, _CONSTANTS, _IS_FOLDED, _FOLD, _ERROR = (
     "AOTInductorModelContainerRunConstantFolding",
     "AOTInductorGetLastError",
 )
-_NAME = re.compile(rb"AOTInductor\w+")
+# All functions whose addresses torch's loader keeps.
+_KEPT = (
+    *("Run", "RunSingleThreaded", "CreateWithDevice", "Delete", "GetNumOutputs", "GetNumConstants"),
+    *("GetConstantName", "GetConstantOriginalFQN", "GetConstantDtype", "ExtractConstantsMap"),
+    *("UpdateUserManagedConstantBuffer", "UpdateConstantBuffer", "UpdateConstantBufferFromCpu"),
+    *("UpdateInactiveConstantBuffer", "RunConstantFolding", "SwapConstantBuffer"),
+    *("FreeInactiveConstantBuffer", "GetCallSpec", "GetConstantsBlobSize"),
+)
+_FROM_BLOB = "AOTInductorModelUpdateConstantsFromBlob"
 _POINTER = ctypes.sizeof(c_void_p)
 _HEAD = 2 * _POINTER  # of a Python object; behind it pybind11 keeps the address of the C++ object
 _RUNNER_PLACE = 4  # of the runner's address in torch's loader, in words: a std::string is in front of it
@@ -142,15 +149,15 @@ def find_native_calls(loader: object, path: Path, *, calls_at_once: int) -> Nati
     library = ctypes.CDLL(str(path))  # open already: this is the same library
     if not all(hasattr(library, name) for name in _FUNCTIONS):
         return None
-    names = set(_NAME.findall(path.read_bytes()))
-    functions = {_address_of(library, name.decode()) for name in names} - {0}
+    names = (f"AOTInductorModelContainer{name}" for name in _KEPT)
+    known = {_address_of(library, name) for name in (*names, _FROM_BLOB, _ERROR)}
     [address] = _read_words(id(loader) + _HEAD, 1)
     *_, runner = _read_words(address, _RUNNER_PLACE + 1)
     words = _read_words(runner, _RUNNER_WORDS)
-    first = next((place for place, word in enumerate(words) if word in functions), len(words))
+    first = next((place for place, word in enumerate(words) if word and word in known), len(words))
     # Functions lie one behind the other, 0 for those that a library lacks. Behind them are the container, the
     # executor, and the pointer that owns the executor; what follows belongs to other objects.
-    end = next((at for at in range(first, len(words)) if words[at] not in {*functions, 0}), len(words))
+    end = next((at for at in range(first, len(words)) if words[at] not in {*known, 0}), len(words))
     if _address_of(library, _RUN) not in words[first:end] or end + 3 > len(words):
         return None
     container, executor, owner = words[end : end + 3]

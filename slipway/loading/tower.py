@@ -168,7 +168,7 @@ def _explain(release: Release, inputs: Mapping[str, Tensor], error: RuntimeError
     text = str(error).strip()
     if _OUT_OF_MEMORY.search(text):
         return CallFailed(f"the {release.tower.name} tower: {text}")
-    found = explain_refusal(release.tower, inputs, text)
+    found = release.input_check.misplaced(inputs) or explain_refusal(release.tower, inputs, text)
     return found or InputRefused(f"the {release.tower.name} tower refuses the inputs: {text}")
 
 

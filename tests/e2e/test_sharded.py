@@ -21,6 +21,7 @@ from exporter.reports.table_files import TablesFile
 from exporter.shards.rank import write_tables
 from exporter.stages import no_progress
 from tests.e2e.conftest import FIXTURES, Export, flat
+from tests.e2e.loaded_rows import answer_of_a_server
 from tests.exporter.models.recorded import recorded_batches
 from tests.exporter.shards.conftest import order_of, spec_of
 from tests.memory_taken import memory_taken
@@ -218,6 +219,13 @@ def with_another_index(artifact: Path, tables: ShardedTables) -> Path:
     swapped = first.model_copy(update={"shards": tuple(shards)})
     index.write_text(found.model_copy(update={"tables": (swapped, *others)}).model_dump_json(indent=2))
     return index
+
+
+def test_a_server_calls_it_like_any_other_tower(sharded_on: Sharded, tmp_path: Path) -> None:
+    predicted = predict(sharded_on(3), tmp_path / "out.parquet")
+    answered = answer_of_a_server(sharded_on(3), FIXTURES / ROWS, tmp_path)
+    for name, values in predicted.items():
+        np.testing.assert_array_equal(list(flat(values)), answered[name].flatten())
 
 
 @pytest.mark.parametrize("damage", [edited, missing, of_another_rank, of_another_export, with_another_index])
