@@ -22,7 +22,7 @@ def tensors_of(artifact: str, tower: TowerName, rows: Path, folder: Path) -> dic
 
 
 def answer_of_a_server(artifact: str, rows: Path, folder: Path) -> dict[str, Tensor]:
-    """Prepare and load the tower `model`, whose tables are sharded, and call it on rows it must not refuse."""
+    """Prepare and load the tower `model`, whose tables are sharded, and return its answer to the rows."""
     prepared = prepare(artifact, folder / "prepared")
     with pytest.raises(ArtifactInvalid, match="sharded tables"):
         load(prepared, "model")
