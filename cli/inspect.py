@@ -124,6 +124,9 @@ def _history(tower: TowerEntry) -> Iterator[Table | str]:
     if tower.trace is not None:
         yield trace_table(tower.name, tower.trace)
     yield _verification(tower)
+    if tower.samples is not None:
+        cases = ", ".join(f"{case.name} ({sizes_text(case.sizes)})" for case in tower.samples.cases)
+        yield f"{tower.name} tower: sample requests with answers, for `slipway prove`: {cases}"
     if tower.verified.read_back is not None:
         yield _read_back(tower.name, tower.verified.read_back)
     if tower.verified.fp32 is not None:
@@ -166,6 +169,7 @@ def _overview(manifest: Manifest) -> Table:
     rows = {
         "family": _family(manifest),
         "mode, device": f"{manifest.mode}, {manifest.device} ({manifest.architecture})",
+        "layout": manifest.layout,
         "largest batch": str(manifest.max_batch_size),
         "created": manifest.created_at,
         "versions": f"slipway {versions.slipway}, Python {versions.python}, torch {versions.torch}, torchrec "

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cli import check, diff, export, inspect, plan, predict, prepare
+from cli import check, diff, export, inspect, plan, predict, prepare, prove
 from cli.errors import InvalidCommand
 from cli.settings import leave_the_gpu_to_forks
 from exporter.aoti.probe.start import require_usable_torch
@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_command(subparsers)
     predict.add_command(subparsers)
     prepare.add_command(subparsers)
+    prove.add_command(subparsers)
     inspect.add_command(subparsers)
     diff.add_command(subparsers)
     add_commands(subparsers)

@@ -8,18 +8,13 @@ from pydantic import Field
 from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.options.index_spec import IndexSpec
+from exporter.options.layout import Layout
+from exporter.samples.entry import FileRef as FileRef  # entries and their readers import it from here
+from exporter.samples.entry import SamplesEntry
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
 
 MANIFEST_NAME = "manifest.json"
 VECTOR_COLUMN = "vector"  # name of the column of item vectors, beside the items' ids
-
-
-class FileRef(Frozen):
-    """A file of the artifact: its path below the artifact's root, size and digest."""
-
-    path: str
-    size: int  # bytes
-    sha256: str
 
 
 class TriedSizes(Frozen):
@@ -364,16 +359,18 @@ class TowerEntry(Frozen):
     reused: Literal["request", "graph"] | None = None
     code_note: str = ""  # why the code is cold, or what happened to a bad entry of the cache
     verified: VerificationReport
+    samples: SamplesEntry | None = None  # None: the request asked for none, or an earlier version made it
     vectors: VectorsEntry | None = None  # only of a tower that reads items, if the request asks for them
     stage_seconds: dict[str, float]
     trace: TraceTime | None = None  # None: not traced, because the code of an equal request was reused
 
     @property
     def served_files(self) -> tuple[FileRef, ...]:
-        """The files that are needed to run the tower, packages first."""
+        """The files that are needed to run the tower and to prove that it runs, packages first."""
         sparse = (self.sparse.package,) if self.sparse else ()
         tables = self.tables.all_files if self.tables else ()
-        return (self.package, *sparse, *tables, *self.files)
+        samples = (self.samples.file,) if self.samples else ()
+        return (self.package, *sparse, *tables, *self.files, *samples)
 
     @property
     def all_files(self) -> tuple[FileRef, ...]:
@@ -390,6 +387,7 @@ class Manifest(Frozen):
     family: str
     family_package: FamilyPackage | None = None  # None: the family is Slipway's
     mode: Mode
+    layout: Layout = Layout.SLIPWAY
     device: Device
     architecture: str  # "x86_64 avx512", "sm_90", ...
     max_batch_size: int

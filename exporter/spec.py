@@ -16,6 +16,7 @@ from pydantic.config import JsonDict
 from exporter.dtypes import Kernel, Precision
 from exporter.frozen import Frozen as Frozen  # requests, records and manifests import it from here
 from exporter.options.index_spec import IndexSpec
+from exporter.options.layout import Layout, ModelPrefix
 from exporter.options.release_gate import ReleaseGate
 from exporter.options.tables import Tables, TablesOrLayout
 from exporter.torch_releases import TorchRelease as TorchRelease  # requests and views import it from here
@@ -164,6 +165,14 @@ class ExportOptions(Frozen):
         default=Mode.UNIFIED,
         description="unified: tables and dense part in one package; two_stage: one package each.",
     )
+    layout: Layout = Field(
+        default=Layout.SLIPWAY,
+        description="triton: each tower's folder holds a model repository for Triton Inference Server.",
+    )
+    triton_prefix: ModelPrefix | None = Field(
+        default=None,
+        description="With `layout: triton`: beginning of the names of its models, before the tower's name.",
+    )
     device: Device = Device.CPU
     target: Targets | None = Field(
         default=None,
@@ -232,6 +241,13 @@ class ExportOptions(Frozen):
     max_batch_size: int = Field(
         default=512, ge=2, le=65_536, description="Largest batch that a package accepts, in rows."
     )
+    sample_rows: int = Field(
+        default=7,
+        ge=0,
+        le=512,
+        description="Most rows of a sample request: one of a single row of the input, and one of as many as "
+        "this allows, are published with their answers beside the packages. 0: none is.",
+    )
     materialise_items: StrictBool = Field(
         default=False,
         description="Run the item package over all of item_input_uri and publish the vectors as parquet.",
@@ -279,6 +295,14 @@ class ExportOptions(Frozen):
     def _shards_are_looked_up_outside(self) -> Self:
         if self.tables.sharded and self.mode is not Mode.TWO_STAGE:
             raise ValueError("`tables: sharded` needs `mode: two_stage`, whose dense package takes lookups")
+        return self
+
+    @model_validator(mode="after")
+    def _layout_can_be_served(self) -> Self:
+        if self.layout is not Layout.TRITON and self.triton_prefix is not None:
+            raise ValueError("`triton_prefix` is of no use without `layout: triton`")
+        if self.layout is Layout.TRITON and self.tables.sharded:
+            raise ValueError("`layout: triton` needs packages that look up: `tables: sharded` has none")
         return self
 
     @model_validator(mode="after")

@@ -53,6 +53,8 @@ class SpecView(Frozen):
     output_uri: str
     towers: tuple[TowerName, ...] | None
     mode: str
+    layout: str = "slipway"
+    triton_prefix: str | None = None
     device: Device
     target: Targets | None
     torch: TorchRelease | None = None
@@ -67,6 +69,7 @@ class SpecView(Frozen):
     ranks: int | None
     nodes: int | None
     max_batch_size: int
+    sample_rows: int = 7
     materialise_items: bool = False
     item_id_column: str | None = None
     item_index: IndexSpec | None = None

@@ -247,7 +247,7 @@ def fetch_manifest(uri: str, into: Path, key: VerifyingKey | None = None) -> Man
 
 
 def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None = None) -> Path:
-    """Download the files that serve one tower, check each, and return the folder that holds `aoti/`.
+    """Download the files that serve one tower, check each, and return the tower's folder.
 
     Files are written below `into`.
 
@@ -258,7 +258,7 @@ def fetch_tower(uri: str, tower: TowerName, into: Path, key: VerifyingKey | None
     entry = find_tower(read_manifest(root, key), tower, root)
     store = open_store(root)
     fetch_files(store, entry.served_files, into)
-    return (into / entry.package.path).parent.parent
+    return into / entry.name
 
 
 def fetch_files(store: ArtifactStore, files: Sequence[FileRef], into: Path) -> None:

@@ -70,7 +70,7 @@ class _Side:
 
     @property
     def config(self) -> str:
-        path = (self.root / self.entry.package.path).parent.parent / CONFIG_NAME
+        path = self.root / self.entry.name / CONFIG_NAME
         return read_published_config(path, self.entry.name, self.uri)
 
 

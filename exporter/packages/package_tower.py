@@ -216,7 +216,7 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
         )
         compared = read_back(_written_packages(request, unverified), request.weights, progress)
         cases = request.make_cases()
-        report = verify_tower(runnable, cases, progress)
+        report = verify_tower(runnable, cases, progress, request.on_checked)
     return Packaged(
         parts=unverified.parts,
         origin=unverified.origin,

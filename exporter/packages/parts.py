@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from exporter.aoti.code import ProgramCode, describe_layouts
 from exporter.aoti.compile import compile_code
 from exporter.lowering.kernels import with_kernels
 from exporter.manifest import AppliedPass
+from exporter.options.layout import Layout
 from exporter.passes.apply_passes import apply_passes, preserved_calls, require_applied
 from exporter.spec import ExportSpec, Mode, Pass, Target
 from exporter.stages import Progress, no_progress
@@ -22,11 +23,16 @@ from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import find_op_libraries
 from exporter.trace.outputs import output_entries
 from exporter.trace.trace_tower import trace_tower
+from exporter.triton_server.names import model_name, package_models, package_path
 from exporter.verify.reload import Link
 
 # The last package of a tower is where TorchEasyRec's servers look for one.
 PACKAGE_PATH = "aoti/aoti_model.pt2"
 SPARSE_PATH = "aoti/sparse_model.pt2"
+_PATHS: Mapping[Mode, Sequence[str]] = {
+    Mode.UNIFIED: (PACKAGE_PATH,),
+    Mode.TWO_STAGE: (SPARSE_PATH, PACKAGE_PATH),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +41,7 @@ class Part:
 
     tower: Tower
     path: str  # below the tower's folder
-
-    @property
-    def name(self) -> str:
-        return PurePath(self.path).stem
+    name: str = "aoti_model"  # in messages, and in names of diagnostics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,18 +97,32 @@ class PackagePlan:
 
 def plan_packages(tower: Tower, spec: ExportSpec) -> PackagePlan:
     """Plan the packages that the spec asks for; where tables are sharded, only the dense part is packaged."""
-    parts = plan_parts(tower, spec.mode, max_batch_size=spec.max_batch_size)
+    parts = plan_parts(tower, spec.mode, max_batch_size=spec.max_batch_size, paths=_plan_paths(tower, spec))
     if not spec.tables.sharded:
         return PackagePlan(parts=parts)
     return PackagePlan(parts=parts[1:], lookup=build_eager_lookup(tower, max_batch_size=spec.max_batch_size))
 
 
-def plan_parts(tower: Tower, mode: Mode, *, max_batch_size: int) -> tuple[Part, ...]:
-    """Return the parts by mode: the whole tower, or its lookups and then its dense part."""
+def _plan_paths(tower: Tower, spec: ExportSpec) -> Sequence[str]:
+    """Return the paths of the tower's packages in the layout that the spec asks for, in calling order."""
+    if spec.layout is Layout.TRITON:
+        models = package_models(model_name(tower.name, spec.triton_prefix), spec.mode)
+        return [package_path(model) for model in models]
+    return _PATHS[spec.mode]
+
+
+def plan_parts(
+    tower: Tower, mode: Mode, *, max_batch_size: int, paths: Sequence[str] = ()
+) -> tuple[Part, ...]:
+    """Return the parts by mode: the whole tower, or its lookups and then its dense part.
+
+    `paths` are those of their packages, if they are not where TorchEasyRec's servers look.
+    """
+    paths = paths or _PATHS[mode]
     if mode is Mode.UNIFIED:
-        return (Part(tower=tower, path=PACKAGE_PATH),)
+        return (Part(tower=tower, path=paths[0]),)
     sparse, dense = split_tower(tower, max_batch_size=max_batch_size)
-    return (Part(tower=sparse, path=SPARSE_PATH), Part(tower=dense, path=PACKAGE_PATH))
+    return (Part(tower=sparse, path=paths[0], name="sparse_model"), Part(tower=dense, path=paths[1]))
 
 
 def trace_parts(

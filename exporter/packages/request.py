@@ -21,6 +21,7 @@ from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import all_graphs, find_known_libraries, find_op_libraries
 from exporter.verify.cases import Cases
+from exporter.verify.gate import OnChecked
 from exporter.verify.runner_process import CALL_LIMIT_S, RunnerProcess
 
 _OTHER_SIZES = "batch_7"  # a case whose sizes are not those of the trace
@@ -47,6 +48,7 @@ class PackagingRequest:
     runner: RunnerProcess | None = None  # to run packages in, if it was started ahead
     call_limit_s: float = CALL_LIMIT_S  # of one call of a package, or of loading it
     on_traced: Callable[[Sequence[TracedPart]], None] = lambda traced: None
+    on_checked: OnChecked = lambda trial: None  # receives each case once the packages were checked on it
 
     @cached_property
     def cache_key(self) -> str:

@@ -2,14 +2,17 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from torch import Tensor
 
 from exporter.artifact.errors import ManifestWrong
+from exporter.artifact.read import file_ref
 from exporter.dims.plan import DimPlan
 from exporter.manifest import DimEntry, FileRef, TensorEntry, TowerEntry
 from exporter.packages.package_tower import Packaged
 from exporter.pipeline.open_tower import OpenedTower
+from exporter.pipeline.samples import WrittenSamples, find_altered_samples
 from exporter.towers.plan import TowerToExport, UnopenedTower
 
 _ROWS = 3  # of the inputs that entries are compared with
@@ -21,15 +24,19 @@ def require_true_entry(
     opened: OpenedTower,
     packaged: Packaged,
     contents: Mapping[str, bytes],
+    samples: WrittenSamples | None = None,
 ) -> None:
     """Check all that a server reads in an entry, by other ways than those that made it.
 
-    `contents` are those of the files beside the packages.
+    `contents` are those of the files beside the packages, `samples` the requests that the gate has passed.
 
     Raises:
         ManifestWrong: naming the field.
     """
-    for field, problem in _problems(entry, planned, opened, packaged, contents):
+    problems = chain(
+        _problems(entry, planned, opened, packaged, contents), _problems_of_samples(entry, samples)
+    )
+    for field, problem in problems:
         raise ManifestWrong(f"{opened.tower.title}: manifest, {field}: {problem}", where=field)
 
 
@@ -62,6 +69,17 @@ def _problems(
     if entry.verified != packaged.report:
         yield "verified", "is not the gate's report on these packages"
     yield from _problems_of_files(entry, contents)
+
+
+def _problems_of_samples(entry: TowerEntry, written: WrittenSamples | None) -> Iterator[tuple[str, str]]:
+    if entry.samples is None or written is None:
+        if entry.samples is not None or written is not None:
+            yield "samples", "are not those that were written"
+        return
+    if entry.samples.file != file_ref(entry.samples.file.path, written.file):
+        yield "samples", f"{entry.samples.file.path} is not the file that was written"
+    for problem in find_altered_samples(entry.samples, written):
+        yield "samples", problem
 
 
 def _problems_of_packages(entry: TowerEntry, packaged: Packaged) -> Iterator[tuple[str, str]]:

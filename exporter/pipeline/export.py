@@ -22,10 +22,12 @@ from exporter.packages.parts import TracedPart, plan_packages
 from exporter.packages.request import PackagingRequest
 from exporter.pipeline.crash_report import report_dead_tower
 from exporter.pipeline.entry_check import require_true_entry
+from exporter.pipeline.layout_files import render_layout_files
 from exporter.pipeline.manifest_entry import make_tower_entry, write_tower_files
 from exporter.pipeline.open_tower import open_tower
 from exporter.pipeline.publish import export_and_upload_towers, find_earlier_outcome, publish_towers
 from exporter.pipeline.release import judge_published
+from exporter.pipeline.samples import SampleKeeper
 from exporter.readback.tower_weights import TowerWeights
 from exporter.shards.join import join_tables
 from exporter.shards.layout import RankReport, RankTables
@@ -148,6 +150,7 @@ def export_tower(
     opened = open_tower(planned, spec, config_text, attempt.workspace, clock, diagnostics=diagnostics)
     tower = opened.tower
     packages = plan_packages(tower, spec)
+    samples = SampleKeeper(most_rows=spec.sample_rows)
     packaged = package_tower(
         PackagingRequest(
             tower=tower,
@@ -164,6 +167,7 @@ def export_tower(
             runner=runner,
             call_limit_s=attempt.stage_limit_s / 4,  # a hanging call fails before the stage's limit ends all
             on_traced=partial(inspect_programs, opened.items, diagnostics),
+            on_checked=samples.keep,
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
         clock,
@@ -171,19 +175,22 @@ def export_tower(
     vectors = materialise_vectors(opened.items, packaged, folder, clock)
     config_uri = attempt.config_uri or spec.config_uri
     beside = opened.blueprint.files(spec, config_uri, attempt.places)
-    files = write_tower_files(tower.name, beside.contents, packaged.parts, folder)
+    contents = {**beside.contents, **render_layout_files(tower.name, packaged, samples.choose(), attempt)}
+    files = write_tower_files(tower.name, contents, packaged.parts, folder)
+    written = samples.write(tower.name, folder)
     entry = make_tower_entry(
         opened,
         packaged,
         files,
         clock.seconds,
         remarks=beside.remarks,
+        samples=written.entry if written else None,
         vectors=vectors.entry if vectors else None,
     )
-    require_true_entry(entry, planned, opened, packaged, beside.contents)
+    require_true_entry(entry, planned, opened, packaged, contents, written)
     return ExportedTower(
         entry=entry,
-        files={**files, **(vectors.files if vectors else {})},
+        files={**files, **(written.files if written else {}), **(vectors.files if vectors else {})},
         sources=(config_source(config_uri, config_text), *opened.sources),
         op_libraries=packaged.op_libraries,
     )

@@ -26,6 +26,7 @@ from exporter.manifest import (
 from exporter.packages.package_tower import Packaged
 from exporter.packages.parts import CompiledPart
 from exporter.pipeline.open_tower import OpenedTower
+from exporter.samples.entry import SamplesEntry
 from exporter.spec import IdWeights, TowerName
 from exporter.towers.plan import TowerToExport, UnopenedTower
 from exporter.towers.tower import Tower
@@ -39,6 +40,7 @@ def write_tower_files(
     Returns every file of the tower, packages included: the local file by its path in the artifact.
     """
     for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     paths = [part.part.path for part in compiled] + list(contents)
     return {f"{tower}/{path}": folder / path for path in paths}
@@ -51,6 +53,7 @@ def make_tower_entry(
     stage_seconds: Mapping[str, float],
     *,
     remarks: Sequence[str] = (),
+    samples: SamplesEntry | None = None,
     vectors: VectorsEntry | None = None,
 ) -> TowerEntry:
     """Make the tower's entry; it needs the verification report, which only verified packages have."""
@@ -83,6 +86,7 @@ def make_tower_entry(
         code_note=packaged.origin.note,
         passes=tuple(applied for part in packaged.parts for applied in part.passes),
         verified=packaged.report,
+        samples=samples,
         vectors=vectors,
         stage_seconds=dict(stage_seconds),
         trace=packaged.trace,
@@ -124,6 +128,7 @@ def make_manifest(exported: Sequence[ExportedTower], planned: TowerToExport, att
         family=planned.family,
         family_package=family_package(planned.family) if isinstance(planned, UnopenedTower) else None,
         mode=spec.mode,
+        layout=spec.layout,
         device=spec.device,
         architecture=architecture(spec.device, spec.targets[0]),
         max_batch_size=spec.max_batch_size,

@@ -71,9 +71,7 @@ def open_fetched_tower(
         InvalidArtifact: it contradicts itself, or was built for another machine.
     """
     _require_usable(manifest, artifact_uri, families)
-    config, plan = _read_interface(
-        manifest, entry, (root / entry.package.path).parent.parent / CONFIG_NAME, artifact_uri
-    )
+    config, plan = _read_interface(manifest, entry, root / entry.name / CONFIG_NAME, artifact_uri)
     if [(tensor.name, tensor.shape) for tensor in plan.inputs] != [(i.name, i.shape) for i in entry.inputs]:
         raise InvalidArtifact(
             f"{artifact_uri}: the {entry.name} tower's pipeline.config and the manifest describe different "

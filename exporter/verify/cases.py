@@ -33,7 +33,7 @@ class Cases:
     @property
     def ordinary(self) -> list[NamedBatch]:
         """Batches of rows as they are, by size."""
-        return [case for case in self.must_agree if case.name.startswith("batch_")]
+        return [case for case in self.must_agree if is_ordinary(case)]
 
     @property
     def typical(self) -> list[NamedBatch]:
@@ -59,6 +59,11 @@ class Cases:
             for part in (self.must_agree[:at], self.must_agree[at:])
         )
         return replace(self, must_agree=[*before, *lighter, *after])
+
+
+def is_ordinary(case: NamedBatch) -> bool:
+    """Return whether a case is a batch of rows as they are."""
+    return case.name.startswith("batch_")
 
 
 def make_cases(rows: Rows, plan: DimPlan) -> Cases:

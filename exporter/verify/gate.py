@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from exporter.aoti.out_of_memory import as_out_of_memory
@@ -20,11 +20,17 @@ from exporter.verify.trials import Trials
 _LARGEST_S = 1.0  # of eager on one core, in the largest batch; lighter ones take the place of a longer one
 _LIGHTER_S = 0.4  # in the longest of these, of which there are several
 
+OnChecked = Callable[[Trial], None]
+
 log = logging.getLogger(__name__)
 
 
-def verify_tower(runnable: RunnableTower, cases: Cases, progress: Progress) -> VerificationReport:
+def verify_tower(
+    runnable: RunnableTower, cases: Cases, progress: Progress, on_checked: OnChecked = lambda trial: None
+) -> VerificationReport:
     """Run every check on its cases: first those of programs, then those of packages, case by case.
+
+    `on_checked` receives each case of the packages after its checks, with what eager and they computed.
 
     Raises:
         VerificationFailed: naming the case, its sizes, the output and the difference.
@@ -51,7 +57,7 @@ def verify_tower(runnable: RunnableTower, cases: Cases, progress: Progress) -> V
         with _measure(seconds, "loading"):
             runner.await_loaded()
         with _measure(seconds, "cases"):
-            reports = _check_packages(trials, runner, running, progress)
+            reports = _check_packages(trials, runner, running, progress, on_checked)
     _require_passed(reports, runnable, trials.cases)
     report = VerificationReport(
         tolerance=runnable.tolerance,
@@ -71,7 +77,7 @@ def _check_programs(check: Check, runnable: RunnableTower, cases: Cases, progres
 
 
 def _check_packages(
-    trials: Trials, runner: PackageRunner, running: ExitStack, progress: Progress
+    trials: Trials, runner: PackageRunner, running: ExitStack, progress: Progress, on_checked: OnChecked
 ) -> list[CaseReport]:
     """Run the packages in a fresh process, which is replaced if a check lets it crash.
 
@@ -91,6 +97,7 @@ def _check_packages(
         found = [result.report for result in [_run(check, trial) for check in checks]]
         seconds = round(time.perf_counter() - begun, 4)
         reports += [each.model_copy(update={"seconds": seconds}) for each in found if each is not None]
+        on_checked(trial)
     return reports
 
 

@@ -74,6 +74,17 @@ def compare(
     return max(differences, key=lambda difference: (bool(difference.problem), difference.relative))
 
 
+def allowed_differences(
+    reference: Mapping[str, Tensor], tolerance: float, *, usual: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Return the largest absolute difference of each output that `compare` and the tolerance allow."""
+    usual = usual or {}
+    return {
+        name: tolerance * max(_largest(tensor), usual.get(name, 0.0)) if tensor.is_floating_point() else 0.0
+        for name, tensor in reference.items()
+    }
+
+
 def compare_runs(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> Difference:
     """Return the worst difference between two runs; the same NaN or infinity in both is no difference."""
     if set(first) != set(second) or any(first[name].shape != second[name].shape for name in first):

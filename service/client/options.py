@@ -11,6 +11,7 @@ from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.errors import InvalidSpec
 from exporter.frozen import in_words
 from exporter.options.index_spec import INDEX_KINDS
+from exporter.options.layout import Layout
 from exporter.options.tables import TableLayout
 from exporter.spec import Device, ExportSpec, IdWeights, Mode, TowerName
 from exporter.towers.plan import PlanRequest, read_config
@@ -90,6 +91,7 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--torch", metavar="RELEASE", help="release of torch to compile with, as 2.13: that of your servers"
     )
+    _add_layout_options(parser)
     parser.add_argument("--ranks", type=int, metavar="N", help="number of processes that export together")
     parser.add_argument(
         "--nodes", type=int, metavar="N", help="number of hosts that share the ranks; default: 1"
@@ -118,6 +120,28 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
         type=_index,
         help=f"publish a FAISS index over the item vectors: {', '.join(INDEX_KINDS)}; its parameters go "
         "into --spec",
+    )
+
+
+def _add_layout_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that decide on the files of a tower."""
+    parser.add_argument(
+        "--layout",
+        choices=[layout.value for layout in Layout],
+        help="triton: each tower's folder holds a model repository for Triton Inference Server",
+    )
+    parser.add_argument(
+        "--triton-prefix",
+        metavar="NAME",
+        dest="triton_prefix",
+        help="beginning of the names of the repository's models, which else are the towers'",
+    )
+    parser.add_argument(
+        "--sample-rows",
+        type=int,
+        metavar="N",
+        dest="sample_rows",
+        help="most rows of a sample request, which is published with its answer; 0: none is; default: 7",
     )
 
 

@@ -15,6 +15,7 @@ from exporter.checkpoint.read import open_checkpoint
 from exporter.spec import IdWeights, Mode
 from tests.e2e.conftest import FIXTURES, RANKING, TWO_TOWER
 from tests.e2e.recorded import assert_as_recorded, predict
+from tests.e2e.triton_server import assert_serves_samples
 from tests.exporter.models.recorded import MODELS, pipeline_of, recorded_batches, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.families]
@@ -39,6 +40,7 @@ def export(model: str, mode: Mode, weights: IdWeights, checkpoint: Path, output:
         *("--checkpoint", str(checkpoint)),
         *("--sample-input", str(rows)),
         *("--mode", mode, "--id-weights", weights, "--output", str(output)),
+        *("--layout", "triton" if mode is Mode.TWO_STAGE else "slipway"),
     ]
     if any(tower.reads_items for tower in pipeline_of(model).model.towers):
         command += ["--item-input", str(rows.with_name("items.parquet"))]
@@ -70,6 +72,15 @@ def test_predictions_are_the_recorded_outputs(
     artifact = artifact_of(model, mode, IdWeights.IGNORE)  # as TorchEasyRec's own packages do
     for batch in recorded_batches(model):
         assert_as_recorded(artifact, model, batch, tmp_path)
+
+
+@pytest.mark.parametrize("model", sorted({model for model in MODELS if model not in {*TWO_TOWER, *RANKING}}))
+def test_a_model_repository_answers_sample_requests_as_published(
+    model: str, artifact_of: Exported, tmp_path: Path
+) -> None:
+    artifact = artifact_of(model, Mode.TWO_STAGE, IdWeights.IGNORE)
+    for tower in read_manifest(artifact).towers:
+        assert_serves_samples(artifact, tower.name, tower.name, tmp_path)
 
 
 def test_weighted_ids_count_as_they_did_in_training(artifact_of: Exported, tmp_path: Path) -> None:

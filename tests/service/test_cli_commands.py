@@ -87,6 +87,14 @@ def test_kernels_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobSt
         slipway(*SUBMIT, *ROWS, "--kernel", "triton")
 
 
+def test_a_layout_and_samples_are_asked_for_by_options(slipway: Slipway, store: MemoryJobStore) -> None:
+    options = ("--layout", "triton", "--triton-prefix", "feed", "--sample-rows", "0")
+    assert slipway(*SUBMIT, *ROWS, *options) == 0
+    (job,) = store.page(limit=2).jobs
+    for spec in (job.spec, JobView.of(job).spec):
+        assert (spec.layout, spec.triton_prefix, spec.sample_rows) == ("triton", "feed", 0)
+
+
 def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
     assert slipway(*SUBMIT, *ROWS, "--mode", "two_stage", "--tables", "sharded", "--ranks", "3") == 0
     (job,) = store.page(limit=2).jobs

@@ -8,7 +8,7 @@ from exporter.aoti.out_of_memory import as_out_of_memory
 from exporter.data.rows import NamedBatch
 from exporter.manifest import CaseKind, CaseReport
 from exporter.verify.cases import Cases
-from exporter.verify.checks.check import Check, CheckResult, Trial
+from exporter.verify.checks.check import Agreed, Check, CheckResult, Trial
 from exporter.verify.numerics import compare, measure_scales
 from exporter.verify.runnable_tower import RunnableTower
 from exporter.verify.runner import Refused
@@ -52,12 +52,14 @@ class Agreement(Check):
         expected = self._settle_ties(trial, outputs)
         difference = compare(expected, outputs, usual=self._usual_scales)
         is_finite = not difference.problem
+        if passed := difference.within(self.runnable.tolerance):
+            trial.agreed = Agreed(expected, self._usual_scales)
         return self._result(
             CaseReport(
                 name=batch.name,
                 kind=CaseKind.AGREES,
                 sizes=trial.sizes,
-                passed=difference.within(self.runnable.tolerance),
+                passed=passed,
                 largest_difference=difference.largest if is_finite else None,
                 scale=difference.scale if is_finite else None,
                 output=difference.output,

@@ -36,6 +36,13 @@ class TimedOutputs(NamedTuple):
     busy_ms: float
 
 
+class Agreed(NamedTuple):
+    """Eager's outputs that the packages agreed with, and the usual scales that replace smaller ones."""
+
+    outputs: Mapping[str, Tensor]
+    usual_scales: Mapping[str, float]
+
+
 @dataclass(kw_only=True, eq=False)
 class Trial:
     """One case of one tower, as its checks see it: eager and the packages run on it once for all of them."""
@@ -46,6 +53,7 @@ class Trial:
     repeats: int = 0  # of the packages' run, at most
     eager_meanwhile: bool = False  # eager's outputs are wanted, and its time is not
     later: deque["Trial"] = field(default_factory=deque)  # of these eager can run as well, while packages run
+    agreed: Agreed | None = None  # once the packages have given what eager does
 
     @cached_property
     def sizes(self) -> dict[str, int]:

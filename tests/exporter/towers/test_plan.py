@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from exporter.dtypes import Precision, TableDtype
 from exporter.errors import InvalidPipelineConfig, InvalidSpec, PassRefused
 from exporter.options.index_spec import FlatIndex
+from exporter.options.layout import Layout
 from exporter.options.tables import TableLayout, Tables
 from exporter.spec import (
     AttentionKind,
@@ -243,6 +244,24 @@ def test_tables_go_into_shards_beside_a_dense_package(tables: object, text: str)
     )
     with pytest.raises(ValidationError, match="`tables: sharded` needs `mode: two_stage`"):
         ExportSpec.model_validate(given)
+
+
+def test_a_model_repository_needs_packages_that_look_up() -> None:
+    given = {**_spec().model_dump(), "layout": "triton", "mode": "two_stage"}
+    assert ExportSpec.model_validate({**given, "triton_prefix": "feed"}).layout is Layout.TRITON
+    with pytest.raises(ValidationError, match="`layout: triton` needs packages that look up"):
+        ExportSpec.model_validate({**given, "tables": "sharded"})
+
+
+@pytest.mark.parametrize("prefix", ["", "a/b", "..", "a b", "-a", "x" * 65])
+def test_a_prefix_is_part_of_a_folders_name(prefix: str) -> None:
+    with pytest.raises(ValidationError, match="triton_prefix"):
+        ExportSpec.model_validate({**_spec().model_dump(), "layout": "triton", "triton_prefix": prefix})
+
+
+def test_a_prefix_without_models_is_refused() -> None:
+    with pytest.raises(ValidationError, match="`triton_prefix` is of no use without `layout: triton`"):
+        ExportSpec.model_validate({**_spec().model_dump(), "triton_prefix": "feed"})
 
 
 def test_a_family_of_ones_own_brings_its_kernels() -> None:

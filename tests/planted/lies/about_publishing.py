@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -9,11 +10,15 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
+from exporter.artifact.read import file_ref
 from exporter.items.index import build_index
 from exporter.items.vector_files import VectorsWriter, read_groups
 from exporter.manifest import Manifest, TensorEntry, TowerEntry
 from exporter.pipeline import export, manifest_entry, publish
+from exporter.pipeline.samples import SampleKeeper, WrittenSamples
+from exporter.samples.entry import SamplesEntry
 from exporter.storage.local import LocalStore
 from tests.planted.lies.lie import Lie, Plant
 
@@ -48,6 +53,27 @@ def _in_entry(**changes: Callable[[TowerEntry], object]) -> Plant:
         return entry.model_copy(update={name: made(entry) for name, made in changes.items()})
 
     return _change_result(export, "make_tower_entry", change)
+
+
+def _change_answer(written: WrittenSamples | None, *given: object) -> WrittenSamples:
+    """Change an answer in the file, with the file's digest in the entry."""
+    assert written is not None
+    tensors = load_file(written.file)
+    key = min(name for name in tensors if name.startswith("outputs/"))
+    tensors[key] = tensors[key] + 1
+    save_file(tensors, written.file)
+    ref = file_ref(written.entry.file.path, written.file)
+    return replace(written, entry=written.entry.model_copy(update={"file": ref}))
+
+
+def _allow_more(entry: TowerEntry) -> SamplesEntry:
+    assert entry.samples is not None
+    more = ({name: 2 * each for name, each in case.allowed.items()} for case in entry.samples.cases)
+    cases = [
+        case.model_copy(update={"allowed": allowed})
+        for case, allowed in zip(entry.samples.cases, more, strict=True)
+    ]
+    return entry.samples.model_copy(update={"cases": tuple(cases)})
 
 
 def _swap_names(tensors: Sequence[TensorEntry]) -> tuple[TensorEntry, ...]:
@@ -222,6 +248,21 @@ LIES = (
         "manifest_wrong",
         "pipeline.config",
         "rendered",
+    ),
+    _scorer(
+        "sample_answer",
+        "the file of sample requests holds another answer than eager's",
+        _change_result(SampleKeeper, "write", _change_answer),
+        "manifest_wrong",
+        "samples: outputs/batch_1/",
+        "is not what the gate has compared",
+    ),
+    _scorer(
+        "sample_allowed",
+        "the manifest lets a server's answers differ by more than the gate did",
+        _in_entry(samples=_allow_more),
+        "manifest_wrong",
+        "samples: the cases are not those that the gate has passed",
     ),
     _scorer(
         "store_flips",
