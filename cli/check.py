@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.code_cache import add_code_cache_option
 from cli.inspect import trace_table
+from cli.options.code_cache import add_code_cache_option
 from cli.settings import CheckSettings
 from exporter.artifact.signing import VerifyingKey
 from exporter.check.report import CheckReport, Finding, TowerCheck

@@ -5,11 +5,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cli.baseline import add_baseline_option, find_context
-from cli.code_cache import add_code_cache_option
 from cli.local_job import NO_LIMIT, claim_attempt
+from cli.options.baseline import add_baseline_option, find_context
+from cli.options.code_cache import add_code_cache_option
+from cli.options.several_hosts import add_host_options, rendezvous_of
 from cli.settings import ExportSettings
-from cli.several_hosts import add_host_options, rendezvous_of
 from exporter.aoti.probe.start import require_usable_torch
 from jobs.control.control import JobControl
 from jobs.diagnostics.bundles import FolderBundles

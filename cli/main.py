@@ -4,9 +4,11 @@ import argparse
 import io
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import NoReturn
 
 from cli import check, diff, export, inspect, plan, predict, prepare, prove
@@ -17,7 +19,7 @@ from exporter.outcome import Failure
 from exporter.torch_releases import installed_release
 from exporter.version import __version__
 from processes.interrupts import interrupt_on_end_signals
-from service.cli_commands import add_commands
+from service.commands.parser import add_commands
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from worker.machine.versions import all_versions
@@ -26,6 +28,8 @@ INVALID_COMMAND = 2
 INTERRUPTED = 130
 _READER_GONE = 1  # the exit code that rich has for a closed pipe
 _TRACEBACK = "--traceback"
+# What argparse says of a wrong word: "invalid choice: 'submt' (…", "unrecognized arguments: --chekpoint x".
+_WRONG = re.compile(r"(?:invalid choice: '|unrecognized arguments: )(?P<word>[^'\s=]+)")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     configure_logging(LogFormat.CONSOLE, LogLevel.WARNING)
     leave_the_gpu_to_forks()
     try:
-        parsed = build_parser().parse_args(words)
+        parser = build_parser()
+        if not words:
+            parser.print_help()
+            return 0
+        parsed = parser.parse_args(words)
         code: int = parsed.run(parsed)
         sys.stdout.flush()
         return code
@@ -57,8 +65,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Parser(argparse.ArgumentParser):
     """Raises the errors that argparse would print, so that they are shown like all others."""
 
+    def parse_known_args(  # type: ignore[override] # of the overloads, only this one is called
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse unknown options here, where the command's own are known, not in the parser of all."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return parsed, unknown
+
     def error(self, message: str) -> NoReturn:
-        raise InvalidCommand(message, hint=f"see {self.prog} --help")
+        raise InvalidCommand(message, hint=self._advice(message))
+
+    def _advice(self, message: str) -> str:
+        """Return the nearest command or option to the one that is wrong, or where to read about all."""
+        wrong = _WRONG.search(message)
+        known = [
+            name for action in self._actions for name in (*action.option_strings, *(action.choices or ()))
+        ]
+        near = get_close_matches(wrong.group("word"), map(str, known), n=1) if wrong else []
+        return f"did you mean {near[0]}?" if near else f"see {self.prog} --help"
 
 
 class _Version(argparse.Action):

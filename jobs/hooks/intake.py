@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs.hooks.errors import WebhookUnverified
-from jobs.hooks.receipts import Noted, Receipt, RedisReceipts, Start
+from jobs.hooks.receipts import Noted, Receipt, Start
 from jobs.hooks.redis_book import RedisBook
+from jobs.hooks.redis_receipts import RedisReceipts
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import Trigger
 from jobs.ids import JobId, new_job_id

@@ -1,11 +1,11 @@
 """Small records in Redis, ordered by name: triggers and subscriptions."""
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import redis
 from pydantic import BaseModel
 
+from jobs.hooks.pages import BookPage
 from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_store import translate_redis_errors
 
@@ -19,14 +19,6 @@ _PUT = """
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
 return redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 """
-
-
-@dataclass(frozen=True)
-class BookPage(Generic[T]):
-    """Records ordered by name; `next` continues after the last of them, None at the end."""
-
-    records: tuple[T, ...]
-    next: str | None
 
 
 class RedisBook(Generic[T]):

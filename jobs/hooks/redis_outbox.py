@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from jobs.events import OutboxEntry
 from jobs.hooks.deliveries import Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryBusy, DeliveryNotFound
+from jobs.hooks.pages import DeliveryPage
 from jobs.hooks.subscriptions import Subscription, make_deliveries
 from jobs.stores.malformed import MalformedData
 from jobs.stores.redis_keys import OUTBOX_KEY
@@ -99,14 +100,6 @@ class Claim:
     delivery: Delivery
     number: int
     text: str  # the record's text when it was claimed
-
-
-@dataclass(frozen=True)
-class DeliveryPage:
-    """Deliveries, newest first; `next` continues after the last of them, None at the end."""
-
-    deliveries: tuple[Delivery, ...]
-    next: str | None
 
 
 class RedisOutbox:

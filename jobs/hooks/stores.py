@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import redis
 
-from jobs.hooks.receipts import RedisReceipts
 from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.redis_outbox import RedisOutbox
+from jobs.hooks.redis_receipts import RedisReceipts
 from jobs.hooks.subscriptions import Subscription
 from jobs.hooks.triggers import Trigger
 

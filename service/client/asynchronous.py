@@ -1,27 +1,36 @@
 """The asynchronous client: the REST calls for programs that do other things while they wait."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Mapping
+from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import httpx
 
-from exporter.manifest import Manifest
+from exporter.artifact.signing import SIGNATURE_NAME, VerifyingKey
+from exporter.errors import ExportError, SignatureRefused
+from exporter.manifest import MANIFEST_NAME, Manifest
 from exporter.reports.comparison import Comparison
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec, Target, TowerName
 from exporter.stages import Stage
 from exporter.towers.plan import PlanRequest
 from jobs.control.releases import NO_LABELS, Release
 from jobs.model import JobState
 from service.client import calls
-from service.client.calls import Call
+from service.client.calls import PATIENCE_S, POLL_S, Call
+from service.client.download import Download, files_of
+from service.client.errors import RequestRefused, StillRunning
 from service.client.events import EventReader
+from service.client.hooks import AsyncHookMethods
 from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Readiness
 
 Result = TypeVar("Result")
 
 
-class AsyncSlipwayClient:
+class AsyncSlipwayClient(AsyncHookMethods):
     """Calls one service: `async with AsyncSlipwayClient(url) as slipway: …`."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
@@ -98,6 +107,54 @@ class AsyncSlipwayClient:
     async def roll_back(self, model: str) -> Release:
         return await self._send(calls.roll_back(model))
 
+    async def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
+        """Return the job when it has ended, however it ended; a service that restarts is waited for.
+
+        Raises:
+            StillRunning: it has not ended after `timeout_s` seconds; None waits for as long as it takes.
+            ServiceUnreachable: the service has not answered for a minute.
+        """
+        start = answered = time.monotonic()
+        job = await self.get(job_id)
+        while not job.state.is_final:
+            if timeout_s is not None and time.monotonic() > start + timeout_s:
+                raise StillRunning(job)
+            await asyncio.sleep(POLL_S)
+            try:
+                job = await self.get_if_changed(job)
+                answered = time.monotonic()
+            except ExportError as error:
+                if not error.retryable or time.monotonic() > answered + PATIENCE_S:
+                    raise
+        return job
+
+    async def download(
+        self,
+        job_id: str,
+        into: Path,
+        *,
+        towers: Collection[TowerName] = (),
+        target: Target | None = None,
+        key: VerifyingKey | None = None,
+    ) -> Manifest:
+        """Fetch what the job published into the new folder `into`, and check every file.
+
+        The folder is there whole, or not at all. `towers` names those to fetch, by default all; `target` is
+        one of a job with several. With a `key`, the manifest must be signed by it.
+
+        Raises:
+            DownloadFailed: the folder exists or cannot be written, or a file is not the one in the manifest.
+            SignatureRefused: `key` has not signed the manifest.
+        """
+        with Download(into) as download:
+            await self._fetch(calls.file(job_id, MANIFEST_NAME, target), download, MANIFEST_NAME)
+            await self._fetch_signature(job_id, target, download, key)
+            manifest = download.manifest()
+            for file in files_of(manifest, towers):
+                await self._fetch(calls.file(job_id, file.path, target), download, file.path)
+                download.check(file)
+        return manifest
+
     async def ready(self) -> Readiness:
         return await self._send(calls.ready())
 
@@ -120,6 +177,36 @@ class AsyncSlipwayClient:
             if reader.ended:
                 return
         raise calls.cut_off(self._url, job_id)
+
+    async def _fetch_signature(
+        self, job_id: str, target: Target | None, download: Download, key: VerifyingKey | None
+    ) -> None:
+        try:
+            await self._fetch(calls.file(job_id, SIGNATURE_NAME, target), download, SIGNATURE_NAME)
+        except RequestRefused as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            if key is not None:
+                raise SignatureRefused("the artifact is not signed", where=job_id) from error
+        else:
+            if key is not None:
+                download.check_signature(key, SIGNATURE_NAME)
+
+    async def _fetch(self, call: Call[None], download: Download, path: str) -> None:
+        """Write a file as it comes, from the service or from the object store that it names."""
+        headers = calls.headers_of(call, self._api_key)
+        try:
+            async with self._http.stream(
+                call.method, call.path, params=dict(call.query), headers=headers, follow_redirects=True
+            ) as answer:
+                if answer.is_error:
+                    await answer.aread()
+                    calls.refuse_problems(answer, self._url)
+                with download.write(path) as file:
+                    async for chunk in answer.aiter_bytes():
+                        file.write(chunk)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise calls.unreachable(self._url, error) from error
 
     async def _send(self, call: Call[Result]) -> Result:
         headers = calls.headers_of(call, self._api_key)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from exporter.errors import ExportError
 from exporter.manifest import Manifest
 from exporter.reports.comparison import Comparison
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec, Target, TowerName
 from exporter.stages import Stage
 from exporter.towers.plan import PlanRequest
 from jobs.control.releases import Release
@@ -22,6 +22,8 @@ from service.etag import etag_of
 from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Problem, Promotion, Readiness
 
 TIMEOUT_S = 30.0
+POLL_S = 0.5  # between two looks at a job that has not ended
+PATIENCE_S = 60.0  # with a service that does not answer
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)
@@ -43,16 +45,16 @@ def submit(spec: ExportSpec, key: str | None = None) -> Call[JobView]:
     """Post an export: a spec, or an `ExportRequest` with further options; `key` is an Idempotency-Key."""
     headers = {"Idempotency-Key": key} if key else {}
     body = spec.model_dump_json(exclude_unset=True)
-    return Call(method="POST", path="/exports", body=body, headers=headers, read=_reads(JobView))
+    return Call(method="POST", path="/exports", body=body, headers=headers, read=reads(JobView))
 
 
 def plan(request: PlanRequest) -> Call[PlanView]:
     body = request.model_dump_json(exclude_unset=True)
-    return Call(method="POST", path="/exports/plan", body=body, read=_reads(PlanView))
+    return Call(method="POST", path="/exports/plan", body=body, read=reads(PlanView))
 
 
 def get(job_id: str) -> Call[JobView]:
-    return Call(method="GET", path=_path_of(job_id), read=_reads(JobView))
+    return Call(method="GET", path=path_of(job_id), read=reads(JobView))
 
 
 def get_if_changed(known: JobView) -> Call[JobView]:
@@ -64,72 +66,79 @@ def get_if_changed(known: JobView) -> Call[JobView]:
         return JobView.model_validate_json(answer.content)
 
     headers = {"If-None-Match": etag_of(known)}
-    return Call(method="GET", path=_path_of(known.id), headers=headers, read=read)
+    return Call(method="GET", path=path_of(known.id), headers=headers, read=read)
 
 
 def page(*, limit: int, state: JobState | None = None, cursor: str | None = None) -> Call[JobList]:
-    query = _without_none(limit=str(limit), state=state, cursor=cursor)
-    return Call(method="GET", path="/exports", query=query, read=_reads(JobList))
+    query = without_none(limit=str(limit), state=state, cursor=cursor)
+    return Call(method="GET", path="/exports", query=query, read=reads(JobList))
 
 
 def cancel(job_id: str) -> Call[JobView]:
-    return Call(method="POST", path=f"{_path_of(job_id)}/cancel", read=_reads(JobView))
+    return Call(method="POST", path=f"{path_of(job_id)}/cancel", read=reads(JobView))
 
 
 def retry(job_id: str, key: str | None = None) -> Call[JobView]:
     headers = {"Idempotency-Key": key} if key else {}
-    return Call(method="POST", path=f"{_path_of(job_id)}/retry", headers=headers, read=_reads(JobView))
+    return Call(method="POST", path=f"{path_of(job_id)}/retry", headers=headers, read=reads(JobView))
 
 
 def delete(job_id: str) -> Call[None]:
-    return Call(method="DELETE", path=_path_of(job_id), read=lambda answer: None)
+    return Call(method="DELETE", path=path_of(job_id), read=lambda answer: None)
 
 
 def log(job_id: str, tower: TowerName | None = None, stage: Stage | None = None) -> Call[JobLog]:
-    query = _without_none(tower=tower, stage=stage)
-    return Call(method="GET", path=f"{_path_of(job_id)}/log", query=query, read=_reads(JobLog))
+    query = without_none(tower=tower, stage=stage)
+    return Call(method="GET", path=f"{path_of(job_id)}/log", query=query, read=reads(JobLog))
 
 
 def bundle(job_id: str, tower: TowerName | None = None) -> Call[bytes]:
-    query = _without_none(tower=tower)
+    query = without_none(tower=tower)
     return Call(
-        method="GET", path=f"{_path_of(job_id)}/bundle", query=query, read=lambda answer: answer.content
+        method="GET", path=f"{path_of(job_id)}/bundle", query=query, read=lambda answer: answer.content
     )
 
 
-def manifest(job_id: str) -> Call[Manifest]:
-    return Call(method="GET", path=f"{_path_of(job_id)}/manifest", read=_reads(Manifest))
+def manifest(job_id: str, target: Target | None = None) -> Call[Manifest]:
+    query = without_none(target=target)
+    return Call(method="GET", path=f"{path_of(job_id)}/manifest", query=query, read=reads(Manifest))
+
+
+def file(job_id: str, path: str, target: Target | None = None) -> Call[None]:
+    """Get a file of the artifact by its path in the manifest; clients write it to disk as it comes."""
+    where = f"{path_of(job_id)}/files/{quote(path)}"
+    return Call(method="GET", path=where, query=without_none(target=target), read=lambda answer: None)
 
 
 def diff(job_id: str) -> Call[Comparison]:
-    return Call(method="GET", path=f"{_path_of(job_id)}/diff", read=_reads(Comparison))
+    return Call(method="GET", path=f"{path_of(job_id)}/diff", read=reads(Comparison))
 
 
 def models(*, limit: int, cursor: str | None = None) -> Call[ModelList]:
-    query = _without_none(limit=str(limit), cursor=cursor)
-    return Call(method="GET", path="/models", query=query, read=_reads(ModelList))
+    query = without_none(limit=str(limit), cursor=cursor)
+    return Call(method="GET", path="/models", query=query, read=reads(ModelList))
 
 
 def latest(model: str, labels: Mapping[str, str]) -> Call[Release]:
     query = {"label": [f"{name}:{value}" for name, value in labels.items()]}
-    return Call(method="GET", path=f"/models/{model}/latest", query=query, read=_reads(Release))
+    return Call(method="GET", path=f"/models/{model}/latest", query=query, read=reads(Release))
 
 
 def promoted(model: str) -> Call[Release]:
-    return Call(method="GET", path=f"/models/{model}/promoted", read=_reads(Release))
+    return Call(method="GET", path=f"/models/{model}/promoted", read=reads(Release))
 
 
 def promote(model: str, job_id: str | None = None, *, force: bool = False) -> Call[Release]:
     body = Promotion(job_id=job_id, force=force).model_dump_json(exclude_defaults=True)
-    return Call(method="POST", path=f"/models/{model}/promote", body=body, read=_reads(Release))
+    return Call(method="POST", path=f"/models/{model}/promote", body=body, read=reads(Release))
 
 
 def roll_back(model: str) -> Call[Release]:
-    return Call(method="POST", path=f"/models/{model}/roll-back", read=_reads(Release))
+    return Call(method="POST", path=f"/models/{model}/roll-back", read=reads(Release))
 
 
 def ready() -> Call[Readiness]:
-    return Call(method="GET", path="/readyz", read=_reads(Readiness))
+    return Call(method="GET", path="/readyz", read=reads(Readiness))
 
 
 def headers_of(call: Call[Result], api_key: str | None) -> dict[str, str]:
@@ -184,13 +193,15 @@ def cut_off(url: str, job_id: str) -> ExportError:
     return ServiceUnreachable(f"{url} ended the events of job {job_id} before the job ended", where=url)
 
 
-def _reads(model: type[Model]) -> Callable[[httpx.Response], Model]:
+def reads(model: type[Model]) -> Callable[[httpx.Response], Model]:
+    """Return the function that reads an answer as this model."""
     return lambda answer: model.model_validate_json(answer.content)
 
 
-def _without_none(**values: str | None) -> dict[str, str]:
+def without_none(**values: str | None) -> dict[str, str]:
+    """Return the query parameters that are given."""
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _path_of(job_id: str) -> str:
+def path_of(job_id: str) -> str:
     return f"/exports/{quote(job_id, safe='')}"

@@ -10,8 +10,9 @@ from exporter.redaction import escape_deceptive
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.diagnostics.logs import LogPart, Place
+from service.client.calls import POLL_S
 from service.client.rest import SlipwayClient
-from service.client.watch import POLL_S, ask_patiently
+from service.client.watch import ask_patiently
 from service.schemas import JobLog
 
 _WHOLE_JOB = "job"  # in the place of a tower's name

@@ -18,6 +18,17 @@ from exporter.towers.plan import PlanRequest, read_config
 
 Spec = TypeVar("Spec", bound=ExportSpec)
 
+# The options of fields whose option has another name than the field.
+_OPTIONS = {
+    "config_uri": "--config",
+    "checkpoint_uri": "--checkpoint",
+    "item_input_uri": "--item-input",
+    "sample_input_uri": "--sample-input",
+    "output_uri": "--output",
+    "assets_uri": "--assets",
+    "towers": "--tower",
+}
+
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
@@ -223,13 +234,22 @@ def request_of(
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise InvalidSpec(
-            f"{where}: {in_words(first['msg'])}" if where else in_words(first["msg"]),
-            hint="see --help",
-            where=where,
-        ) from error
+        raise _refusal(error, fields) from error
+
+
+def _refusal(error: ValidationError, given: Mapping[str, object]) -> InvalidSpec:
+    """Return the error that names the options to give: all that are missing, else the first mistake."""
+    missing = [str(each["loc"][0]) for each in error.errors() if each["type"] == "missing"]
+    if missing and not given.get("config") and not given.get("config_uri") and not given.get("family"):
+        missing.insert(0, "config_uri")  # the rule of either a config or its URI runs after those for fields
+    if missing:
+        options = ", ".join(_OPTIONS.get(field, field) for field in missing)
+        return InvalidSpec(f"missing: {options}", hint="see --help", where=missing[0])
+    first = error.errors()[0]
+    where = ".".join(str(step) for step in first["loc"])
+    what = _OPTIONS.get(where, where)
+    text = in_words(first["msg"])
+    return InvalidSpec(f"{what}: {text}" if what else text, hint="see --help", where=where)
 
 
 def _read_spec_file(path: Path) -> dict[str, JsonValue]:
@@ -267,6 +287,21 @@ def non_empty(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty, as an unset variable is")
     return text
+
+
+def labels_of(given: Sequence[str] | None) -> dict[str, str]:
+    """Return labels that are given as NAME=VALUE.
+
+    Raises:
+        InvalidSpec: one has no name, or no "=".
+    """
+    labels = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise InvalidSpec(f"--label {text!r} is not NAME=VALUE", hint="--label date=2026-01-31")
+        labels[name] = value
+    return labels
 
 
 def _uris(text: str) -> str:

@@ -1,26 +1,34 @@
 """The synchronous client: REST calls that wait for their answers, which the command line uses too."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
 from typing import TypeVar
 
 import httpx
 
-from exporter.manifest import Manifest
+from exporter.artifact.signing import SIGNATURE_NAME, VerifyingKey
+from exporter.errors import ExportError, SignatureRefused
+from exporter.manifest import MANIFEST_NAME, Manifest
 from exporter.reports.comparison import Comparison
-from exporter.spec import ExportSpec, TowerName
+from exporter.spec import ExportSpec, Target, TowerName
 from exporter.stages import Stage
 from exporter.towers.plan import PlanRequest
 from jobs.control.releases import NO_LABELS, Release
 from jobs.model import JobState
 from service.client import calls
-from service.client.calls import Call
+from service.client.calls import PATIENCE_S, POLL_S, Call
+from service.client.download import Download, files_of
+from service.client.errors import RequestRefused, StillRunning
 from service.client.events import EventReader
+from service.client.hooks import HookMethods
 from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Readiness
 
 Result = TypeVar("Result")
 
 
-class SlipwayClient:
+class SlipwayClient(HookMethods):
     """Calls one service; every call opens its own connection, so that there is nothing to close."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
@@ -85,6 +93,54 @@ class SlipwayClient:
     def roll_back(self, model: str) -> Release:
         return self._send(calls.roll_back(model))
 
+    def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
+        """Return the job when it has ended, however it ended; a service that restarts is waited for.
+
+        Raises:
+            StillRunning: it has not ended after `timeout_s` seconds; None waits for as long as it takes.
+            ServiceUnreachable: the service has not answered for a minute.
+        """
+        start = answered = time.monotonic()
+        job = self.get(job_id)
+        while not job.state.is_final:
+            if timeout_s is not None and time.monotonic() > start + timeout_s:
+                raise StillRunning(job)
+            time.sleep(POLL_S)
+            try:
+                job = self.get_if_changed(job)
+                answered = time.monotonic()
+            except ExportError as error:
+                if not error.retryable or time.monotonic() > answered + PATIENCE_S:
+                    raise
+        return job
+
+    def download(
+        self,
+        job_id: str,
+        into: Path,
+        *,
+        towers: Collection[TowerName] = (),
+        target: Target | None = None,
+        key: VerifyingKey | None = None,
+    ) -> Manifest:
+        """Fetch what the job published into the new folder `into`, and check every file.
+
+        The folder is there whole, or not at all. `towers` names those to fetch, by default all; `target` is
+        one of a job with several. With a `key`, the manifest must be signed by it.
+
+        Raises:
+            DownloadFailed: the folder exists or cannot be written, or a file is not the one in the manifest.
+            SignatureRefused: `key` has not signed the manifest.
+        """
+        with Download(into) as download:
+            self._fetch(calls.file(job_id, MANIFEST_NAME, target), download, MANIFEST_NAME)
+            self._fetch_signature(job_id, target, download, key)
+            manifest = download.manifest()
+            for file in files_of(manifest, towers):
+                self._fetch(calls.file(job_id, file.path, target), download, file.path)
+                download.check(file)
+        return manifest
+
     def ready(self) -> Readiness:
         return self._send(calls.ready())
 
@@ -108,6 +164,39 @@ class SlipwayClient:
             if reader.ended:
                 return
         raise calls.cut_off(self._url, job_id)
+
+    def _fetch_signature(
+        self, job_id: str, target: Target | None, download: Download, key: VerifyingKey | None
+    ) -> None:
+        try:
+            self._fetch(calls.file(job_id, SIGNATURE_NAME, target), download, SIGNATURE_NAME)
+        except RequestRefused as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            if key is not None:
+                raise SignatureRefused("the artifact is not signed", where=job_id) from error
+        else:
+            if key is not None:
+                download.check_signature(key, SIGNATURE_NAME)
+
+    def _fetch(self, call: Call[None], download: Download, path: str) -> None:
+        """Write a file as it comes, from the service or from the object store that it names."""
+        headers = calls.headers_of(call, self._api_key)
+        try:
+            with (
+                self._connection() as http,
+                http.stream(
+                    call.method, call.path, params=dict(call.query), headers=headers, follow_redirects=True
+                ) as answer,
+            ):
+                if answer.is_error:
+                    answer.read()
+                    calls.refuse_problems(answer, self._url)
+                with download.write(path) as file:
+                    for chunk in answer.iter_bytes():
+                        file.write(chunk)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise calls.unreachable(self._url, error) from error
 
     def _send(self, call: Call[Result]) -> Result:
         headers = calls.headers_of(call, self._api_key)

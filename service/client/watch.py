@@ -16,6 +16,7 @@ from exporter.errors import ExportError
 from exporter.outcome import Failure
 from jobs.model import JobState, TowerProgress, TowerState
 from jobs.verdicts import ReleaseVerdict, describe_objections
+from service.client.calls import PATIENCE_S, POLL_S
 from service.client.rest import SlipwayClient
 from service.schemas import JobView
 
@@ -31,8 +32,6 @@ EXIT_CODES = {
 }
 NOT_BLESSED = 4  # published, and the release gate objects to it or could not judge it
 
-POLL_S = 0.5
-_PATIENCE_S = 60.0  # for a service that does not answer
 _BAR = 20  # characters
 
 
@@ -51,7 +50,7 @@ def watch(client: SlipwayClient, job_id: str, show: Show) -> JobView:
 
 def ask_patiently(ask: Callable[[], Answer]) -> Answer:
     """Call `ask` until the service answers, for a minute at most."""
-    give_up_at = time.monotonic() + _PATIENCE_S
+    give_up_at = time.monotonic() + PATIENCE_S
     while True:
         try:
             return ask()

@@ -9,9 +9,8 @@ from exporter.outcome import Failure
 from exporter.spec import Frozen, TowerName
 from jobs.events import EventType
 from jobs.hooks.deliveries import Delivery, DeliveryState, Try
+from jobs.hooks.pages import BookPage, DeliveryPage
 from jobs.hooks.receipts import Noted, Receipt, Start
-from jobs.hooks.redis_book import BookPage
-from jobs.hooks.redis_outbox import DeliveryPage
 from jobs.hooks.subscriptions import Subscription
 from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import Trigger

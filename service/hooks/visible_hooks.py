@@ -11,8 +11,7 @@ from jobs.control.control import JobControl
 from jobs.errors import JobNotFound, RecordUnreadable
 from jobs.hooks.deliveries import Delivery, DeliveryState
 from jobs.hooks.errors import DeliveryNotFound, SubscriptionNotFound, TriggerNotFound
-from jobs.hooks.redis_book import BookPage
-from jobs.hooks.redis_outbox import DeliveryPage
+from jobs.hooks.pages import BookPage, DeliveryPage
 from jobs.hooks.subscriptions import Subscription
 from jobs.hooks.triggers import Trigger
 from jobs.stores.visible_jobs import find_visible

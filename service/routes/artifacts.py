@@ -1,26 +1,29 @@
 """Routes for the artifact that a job published: its manifest, its comparison, and its towers' packages."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Annotated
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Response, status
 from fastapi.responses import RedirectResponse, StreamingResponse
 
 from exporter.artifact.read import read_manifest, root_of
+from exporter.artifact.signing import SIGNATURE_NAME
 from exporter.artifact.stored_comparison import read_comparison
 from exporter.errors import InvalidArtifact, SourceNotFound, StorageError, UriNotAllowed
-from exporter.manifest import Manifest
+from exporter.manifest import MANIFEST_NAME, FileRef, Manifest
 from exporter.reports.comparison import Comparison
 from exporter.spec import Target, TowerName
 from exporter.storage.open import Opener, split_uri
+from exporter.storage.store import ArtifactStore
 from jobs.control.control import JobControl
 from jobs.errors import JobNotFound, NoArtifact, RecordUnreadable
-from jobs.model import Job, TowerProgress
+from jobs.model import Job
 from service.access.guard import reading
 from service.dependencies import Jobs, Settings
 from service.errors import keyed_responses
+from service.settings import ServiceSettings
 
 router = APIRouter(prefix="/exports", tags=["artifacts"], dependencies=[Depends(reading)])
 
@@ -104,30 +107,69 @@ def artifact(
     if found is None or found.package_uri is None:
         raise _not_published(job)
     folder, key = split_uri(found.package_uri)
-    store = _opener(jobs, job)(folder)
+    return _file_response(
+        _opener(jobs, job)(folder), key, settings, name=f"{found.name}-aoti_model.pt2", digest=found.digest
+    )
+
+
+@router.get(
+    "/{job_id}/files/{path:path}",
+    response_class=Response,
+    responses={
+        **_RESPONSES,
+        status.HTTP_200_OK: {
+            "description": "The file, from a store that offers no download links.",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        status.HTTP_307_TEMPORARY_REDIRECT: {
+            "description": "A download link to the object store, which works for some minutes."
+        },
+    },
+)
+def file(job_id: str, path: str, jobs: Jobs, settings: Settings, target: AskedTarget = None) -> Response:
+    """Return one file of the artifact by its path in the manifest; also the manifest and its signature."""
+    job = jobs.get(job_id)
+    uri = _manifest_uri(job, target)
+    opener = _opener(jobs, job)
+    digest = None if path in (MANIFEST_NAME, SIGNATURE_NAME) else _find_file(uri, path, opener).sha256
+    store = opener(root_of(uri))
+    return _file_response(store, path, settings, name=path.replace("/", "-"), digest=digest)
+
+
+def _find_file(uri: str, path: str, opener: Opener) -> FileRef:
+    """Return a file that the manifest names; nothing else below the artifact's folder can be had."""
+    try:
+        named = [file for tower in read_manifest(uri, opened=opener).towers for file in tower.all_files]
+    except InvalidArtifact as error:
+        raise _no_longer_there(uri) from error
+    found = next((each for each in named if each.path == path), None)
+    if found is None:
+        raise NoArtifact(
+            f"the artifact has no file {path}", hint="give the `path` of a file in its manifest", where=uri
+        )
+    return found
+
+
+def _file_response(
+    store: ArtifactStore, key: str, settings: ServiceSettings, *, name: str, digest: str | None
+) -> Response:
+    """Answer with a link to the file, or with the file where the store offers no links."""
     try:
         size = store.size(key)
         link = store.link(key, timedelta(seconds=settings.link_lifetime), settings.link_endpoint)
     except SourceNotFound as error:
-        raise _no_longer_there(found.package_uri) from error
+        raise _no_longer_there(store.uri_of(key)) from error
     if link is not None:
         return RedirectResponse(link, status.HTTP_307_TEMPORARY_REDIRECT)
-    return _stream(store.chunks(key), size, found)
+    headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{quote(name)}"'}
+    if digest:
+        headers["ETag"] = f'"{digest}"'
+    return StreamingResponse(store.chunks(key), headers=headers, media_type="application/octet-stream")
 
 
 def _opener(jobs: JobControl, job: Job) -> Opener:
     """Return what opens stores in the job's output alone, without following links that were laid there."""
     return partial(jobs.places_of(job).open_output, job.spec.output_uri)
-
-
-def _stream(chunks: Iterator[bytes], size: int, tower: TowerProgress) -> Response:
-    headers = {
-        "Content-Length": str(size),
-        "Content-Disposition": f'attachment; filename="{tower.name}-aoti_model.pt2"',
-    }
-    if tower.digest:
-        headers["ETag"] = f'"{tower.digest}"'
-    return StreamingResponse(chunks, headers=headers, media_type="application/octet-stream")
 
 
 def _not_published(job: Job) -> NoArtifact:

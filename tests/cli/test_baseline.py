@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.baseline import find_context
 from cli.main import main
+from cli.options.baseline import find_context
 from exporter.errors import InvalidArtifact, InvalidSpec
 from exporter.options.release_gate import ReleaseGate
 from exporter.reports.release_report import REPORT_NAME, ReleaseReport

@@ -13,7 +13,10 @@ from processes.settings import inherited_environment
 from tests.signals import HEARS_HANGUP
 
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
-COMMANDS = ["plan", "export", "predict", "inspect", "submit", "watch", "logs", "list", "cancel", "retry"]
+COMMANDS = [
+    *("plan", "export", "predict", "inspect", "submit", "watch", "logs", "list", "cancel", "retry", "delete"),
+    *("download", "bundle", "models", "promote", "roll-back", "workers"),
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -24,13 +27,50 @@ def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str])
     assert f"example: slipway {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["inspect"], ["predict", "--tower", "x"]])
+@pytest.mark.parametrize("arguments", [["no-such-command"], ["inspect"], ["predict", "--tower", "x"]])
 def test_a_wrong_command_line_is_one_line_and_exit_code_2(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert said.startswith("slipway: error [invalid_command]: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["triggers", "subscriptions", "deliveries"])
+def test_a_group_of_commands_lists_them(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert "show" in capsys.readouterr().out
+
+
+def test_the_bare_command_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr()
+    assert "usage: slipway" in shown.out and "roll-back" in shown.out and not shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["submt"], "did you mean submit?"),
+        (["export", "--chekpoint", "x"], "did you mean --checkpoint?"),
+        (["list", "--state", "queud"], "did you mean queued?"),
+        (["triggers", "tets"], "did you mean test?"),
+        (["export", "--nothing-like-it"], "see slipway export --help"),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_the_nearest(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.rstrip().endswith(f"; {meant}")
+
+
+def test_all_missing_options_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["submit"]) == 1
+    assert "missing: --config, --checkpoint, --output" in capsys.readouterr().err
+    assert main(["submit", "--config", str(CONFIG), "--output", "out"]) == 1
+    assert "missing: --checkpoint" in capsys.readouterr().err
 
 
 def test_a_wrong_command_line_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +154,7 @@ def test_a_signal_ends_a_command_as_an_interrupt_does(number: signal.Signals, tm
 
 @pytest.mark.parametrize(("given", "kept"), [("", "1"), ("export PYTORCH_NVML_BASED_CUDA_CHECK=0; ", "0")])
 def test_asking_whether_there_is_a_gpu_starts_no_driver(given: str, kept: str) -> None:
-    program = "import os, cli.main as c; c.main([]); print(os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'])"
+    program = "import os, cli.main as c; c.main(['x']); print(os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'])"
     command = f'unset PYTORCH_NVML_BASED_CUDA_CHECK; {given}{sys.executable} -c "{program}"'
     asked = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert asked.stdout.strip() == kept

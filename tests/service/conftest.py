@@ -17,8 +17,8 @@ from jobs.control.control import JobControl
 from jobs.fleet.roster import MemoryRoster
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
-from service import cli_commands
 from service.app import create_app
+from service.commands.parser import add_commands
 from service.dependencies import Backend
 from service.gate.connections import BoundedConnection
 from service.planning import plan
@@ -85,7 +85,7 @@ def url(backend: Backend) -> Iterator[str]:
 def slipway(url: str) -> Slipway:
     """A command of `slipway` that asks the API at `url`; it returns the exit code."""
     parser = argparse.ArgumentParser()
-    cli_commands.add_commands(parser.add_subparsers())
+    add_commands(parser.add_subparsers())
 
     def run(*arguments: str) -> int:
         parsed = parser.parse_args([*arguments, "--url", url])

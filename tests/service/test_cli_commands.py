@@ -17,11 +17,11 @@ from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.progress import fold_events
 from jobs.stores.memory_store import MemoryJobStore
-from service import cli_commands
 from service.client.errors import RequestRefused
 from service.client.rest import SlipwayClient
 from service.client.tables import table_of
 from service.client.watch import PlainLines, live_table
+from service.commands.calling import INTERRUPTED
 from service.schemas import JobView
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.conftest import Slipway
@@ -134,8 +134,8 @@ def test_an_index_of_an_unknown_kind_is_refused(slipway: Slipway, capsys: pytest
     assert "'tree' is none of flat, ivf_flat, ivf_pq, hnsw" in capsys.readouterr().err
 
 
-def test_a_missing_option_is_said_by_its_field(slipway: Slipway) -> None:
-    with pytest.raises(InvalidSpec, match="checkpoint_uri: Field required"):
+def test_a_missing_option_is_named(slipway: Slipway) -> None:
+    with pytest.raises(InvalidSpec, match="missing: --checkpoint$"):
         slipway("submit", "--config", str(CONFIG), "--output", "out")
 
 
@@ -243,7 +243,7 @@ def test_an_interrupt_stops_watching_not_the_job(
     job = make_job()
     store.add(job, CONFIG_TEXT)
     monkeypatch.setattr("service.client.watch.time.sleep", interrupt)
-    assert slipway("watch", job.id) == cli_commands.INTERRUPTED
+    assert slipway("watch", job.id) == INTERRUPTED
     assert f"job {job.id} goes on" in capsys.readouterr().err
     assert store.get(job.id).state is JobState.QUEUED
 
@@ -263,13 +263,14 @@ def test_list_cuts_nothing_short(
     slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = make_job()
-    output = f"s3://models/{'deep/' * 40}[1]"
+    checkpoint = f"s3://models/{'deep/' * 40}[1]"
     store.add(
-        job.model_copy(update={"spec": job.spec.model_copy(update={"output_uri": output})}), CONFIG_TEXT
+        job.model_copy(update={"spec": job.spec.model_copy(update={"checkpoint_uri": checkpoint})}),
+        CONFIG_TEXT,
     )
     assert slipway("list") == 0
     [row] = [line for line in capsys.readouterr().out.splitlines() if job.id in line]
-    assert output in row
+    assert checkpoint in row
 
 
 def test_a_narrow_terminal_folds_all_but_the_id() -> None:

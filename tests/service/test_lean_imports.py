@@ -10,7 +10,7 @@ import pytest
     ("module", "absent"),
     [
         ("service.app", {"torch", "torchrec", "pyarrow"}),
-        ("service.cli_commands", {"torch", "fastapi", "celery", "uvicorn"}),
+        ("service.commands.parser", {"torch", "fastapi", "celery", "uvicorn"}),
         ("jobs.model", {"torch", "fastapi", "celery", "redis"}),
         ("worker.app", {"torch", "fastapi"}),
     ],

@@ -8,8 +8,8 @@ from exporter.errors import SourceNotFound, StorageError
 from exporter.storage.uris import UriRules
 from jobs.hooks.errors import WebhookUnverified
 from jobs.hooks.intake import Intake
-from jobs.hooks.receipts import RedisReceipts
 from jobs.hooks.redis_book import RedisBook
+from jobs.hooks.redis_receipts import RedisReceipts
 from jobs.hooks.triggers import Trigger
 from jobs.ids import JobId
 from jobs.model import Job

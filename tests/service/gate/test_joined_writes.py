@@ -1,6 +1,7 @@
 """Answers as they arrive on a real connection."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
 from starlette.responses import StreamingResponse
@@ -26,7 +27,7 @@ def test_a_part_of_a_stream_comes_before_the_next_is_made() -> None:
 
     @app.get("/stream")
     async def stream() -> StreamingResponse:
-        async def parts() -> object:
+        async def parts() -> AsyncIterator[bytes]:
             yield b"first"
             await asyncio.wait_for(received.wait(), 10)
             yield b"x" * (1 << 20)

@@ -1,32 +1,38 @@
-"""`slipway submit`, `watch`, `logs`, `list`, `cancel` and `retry`: the REST calls from a command line."""
+"""`slipway submit`, `watch`, `logs`, `list`, `cancel`, `retry` and `delete`: exports in a running service."""
 
 import argparse
 import sys
-from datetime import UTC, datetime
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.model import JobState
 from jobs.request import ExportRequest, Priority
 from service.client.logs import LogReader, print_part, print_part_as_json
-from service.client.options import add_spec_options, non_empty, request_of
+from service.client.options import add_spec_options, labels_of, non_empty, request_of
 from service.client.rest import SlipwayClient
-from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
 from service.client.watch import display, exit_code, show_end, watch
+from service.commands.calling import (
+    INTERRUPTED,
+    add_common,
+    add_page_options,
+    client_of,
+    print_json,
+    print_next,
+    utc,
+)
 from service.schemas import JobView
-
-INTERRUPTED = 130
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the commands; the parser of each sets `run`, a function that returns the exit code."""
+    """Add the seven commands."""
     _add_submit(subparsers)
     _add_watch(subparsers)
     _add_logs(subparsers)
     _add_list(subparsers)
     _add_cancel(subparsers)
     _add_retry(subparsers)
+    _add_delete(subparsers)
 
 
 def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,13 +46,22 @@ def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     add_spec_options(parser)
     _add_job_options(parser)
     parser.add_argument("--watch", action="store_true", help="follow the job until it has ended")
-    _add_common(parser, run_submit)
+    add_common(parser, run_submit)
 
 
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
     priorities = [priority.value for priority in Priority]
     parser.add_argument("--priority", choices=priorities, help="jobs of higher priority are run first")
     parser.add_argument("--model", metavar="NAME", help="publish the artifact as the latest of this model")
+    parser.add_argument(
+        "--label",
+        action="append",
+        metavar="NAME=VALUE",
+        help="label of the export, such as date=2026-01-31; may be repeated",
+    )
+    parser.add_argument(
+        "--callback-url", metavar="URL", dest="callback_url", help="URL that is told what becomes of the job"
+    )
     parser.add_argument(
         "--force",
         action="store_true",
@@ -69,7 +84,7 @@ def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="example: slipway watch 01jd6v7x4mzq3w8c5kftn2rbha",
     )
     parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
-    _add_common(parser, run_watch)
+    add_common(parser, run_watch)
 
 
 def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -88,7 +103,7 @@ def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--stage", choices=[each.value for each in Stage], help="show only this stage's lines"
     )
-    _add_common(parser, run_logs)
+    add_common(parser, run_logs)
 
 
 def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -101,17 +116,8 @@ def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--state", choices=[state.value for state in JobState], help="list only jobs in this state"
     )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=20,
-        metavar="N",
-        help="number of jobs to list, 1 to 100; default: %(default)s",
-    )
-    parser.add_argument(
-        "--cursor", help="cursor of the next page, as printed at the end of the page before it"
-    )
-    _add_common(parser, run_list)
+    add_page_options(parser, "jobs to list")
+    add_common(parser, run_list)
 
 
 def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -122,7 +128,7 @@ def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog="example: slipway cancel 01jd6v7x4mzq3w8c5kftn2rbha",
     )
     parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
-    _add_common(parser, run_cancel)
+    add_common(parser, run_cancel)
 
 
 def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -134,21 +140,24 @@ def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     parser.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
-    _add_common(parser, run_retry)
+    add_common(parser, run_retry)
 
 
-def _add_common(parser: argparse.ArgumentParser, run: object) -> None:
-    default = ClientSettings().url
-    parser.add_argument(
-        "--url", default=default, help="URL of the service; default: SLIPWAY_URL or %(default)s"
+def _add_delete(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser(
+        "delete",
+        help="delete the record of a job that has ended",
+        description="Delete the record and the logs of a job that has ended; what it published stays.",
+        epilog="example: slipway delete 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    parser.set_defaults(run=run)
+    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
+    add_common(parser, run_delete)
 
 
 def run_submit(arguments: argparse.Namespace) -> int:
     """Submit an export and print its job's id; with --watch, follow the job as `watch` does."""
-    client = _client(arguments)
+    arguments.labels = labels_of(arguments.label) or None
+    client = client_of(arguments)
     job = client.submit(request_of(arguments, ExportRequest), key=arguments.idempotency_key)
     if arguments.watch:
         return _follow(client, job.id, as_json=arguments.json)
@@ -157,14 +166,14 @@ def run_submit(arguments: argparse.Namespace) -> int:
 
 def run_watch(arguments: argparse.Namespace) -> int:
     """Follow a job until it has ended."""
-    return _follow(_client(arguments), arguments.job_id, as_json=arguments.json)
+    return _follow(client_of(arguments), arguments.job_id, as_json=arguments.json)
 
 
 def run_logs(arguments: argparse.Namespace) -> int:
     """Print a job's log by tower and stage; with --follow, new lines until the job has ended."""
     tower = TowerName(arguments.tower) if arguments.tower else None
     stage = Stage(arguments.stage) if arguments.stage else None
-    reader = LogReader(_client(arguments), arguments.job_id, tower, stage)
+    reader = LogReader(client_of(arguments), arguments.job_id, tower, stage)
     print_lines = print_part_as_json if arguments.json else print_part
     try:
         for part in reader.follow() if arguments.follow else reader.read().parts:
@@ -177,12 +186,18 @@ def run_logs(arguments: argparse.Namespace) -> int:
 
 def run_cancel(arguments: argparse.Namespace) -> int:
     """Cancel a job."""
-    return _print(_client(arguments).cancel(arguments.job_id), arguments)
+    return _print(client_of(arguments).cancel(arguments.job_id), arguments)
+
+
+def run_delete(arguments: argparse.Namespace) -> int:
+    """Delete a job's record."""
+    client_of(arguments).delete(arguments.job_id)
+    return 0
 
 
 def run_retry(arguments: argparse.Namespace) -> int:
     """Export the failed towers of a job again; with --watch, follow the new job."""
-    client = _client(arguments)
+    client = client_of(arguments)
     job = client.retry(arguments.job_id)
     if arguments.watch:
         return _follow(client, job.id, as_json=arguments.json)
@@ -192,35 +207,42 @@ def run_retry(arguments: argparse.Namespace) -> int:
 def run_list(arguments: argparse.Namespace) -> int:
     """Print one page of jobs."""
     state = JobState(arguments.state) if arguments.state else None
-    page = _client(arguments).page(limit=arguments.limit, state=state, cursor=arguments.cursor)
+    page = client_of(arguments).page(limit=arguments.limit, state=state, cursor=arguments.cursor)
     if arguments.json:
-        sys.stdout.write(f"{page.model_dump_json()}\n")
+        print_json(page)
         return 0
-    table = table_of("job", "state", "towers", "created", "output", whole="job")
+    columns = ("job", "state", "towers", "model", "checkpoint", "labels", "created")
+    table = table_of(*columns, whole="job")
     table.box = None
     for job in page.jobs:
         towers = ", ".join(f"{tower.name} {tower.state}" for tower in job.towers)
-        table.add_row(job.id, job.state, towers, _utc(job.created_at), job.spec.output_uri)
+        labels = " ".join(f"{name}={value}" for name, value in job.labels.items()) or "–"
+        table.add_row(
+            job.id,
+            job.state,
+            towers,
+            job.model or "–",
+            job.spec.checkpoint_uri,
+            labels,
+            utc(job.created_at),
+        )
     console().print(table)
-    if page.next_cursor is not None:
-        sys.stdout.write(f"more: --cursor {page.next_cursor}\n")
+    print_next(page.next_cursor)
     return 0
 
 
-def _client(arguments: argparse.Namespace) -> SlipwayClient:
-    api_key = ClientSettings().api_key
-    return SlipwayClient(arguments.url, api_key.get_secret_value() if api_key else None)
-
-
 def _print(job: JobView, arguments: argparse.Namespace) -> int:
-    sys.stdout.write(f"{job.model_dump_json() if arguments.json else job.id}\n")
+    if arguments.json:
+        print_json(job)
+    else:
+        sys.stdout.write(f"{job.id}\n")
     return 0
 
 
 def _follow(client: SlipwayClient, job_id: str, *, as_json: bool) -> int:
     try:
         if as_json:
-            job = watch(client, job_id, _print_json)
+            job = watch(client, job_id, print_json)
         else:
             with display(sys.stdout) as show:
                 job = watch(client, job_id, show)
@@ -229,12 +251,3 @@ def _follow(client: SlipwayClient, job_id: str, *, as_json: bool) -> int:
         sys.stderr.write(f"stopped watching; job {job_id} goes on\n")
         return INTERRUPTED
     return exit_code(job)
-
-
-def _print_json(job: JobView) -> None:
-    sys.stdout.write(f"{job.model_dump_json()}\n")
-    sys.stdout.flush()
-
-
-def _utc(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
