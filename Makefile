@@ -6,7 +6,16 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-builtin-rules
 
-VENV := .venv
+# TORCH=2.14, beside any command, means another release of torch than the default, in an environment of its own.
+DEFAULT_TORCH := 2.13
+OTHER_TORCH := $(filter-out $(DEFAULT_TORCH),$(TORCH))
+TORCH_PINS := requirements/torch-$(OTHER_TORCH).txt
+OTHER_TORCHES := $(patsubst requirements/torch-%.txt,%,$(wildcard requirements/torch-*.txt))
+ifneq ($(OTHER_TORCH),$(filter $(OTHER_TORCHES),$(OTHER_TORCH)))
+$(error there are no pins for torch $(OTHER_TORCH); TORCH is one of $(OTHER_TORCHES), or $(DEFAULT_TORCH), the default)
+endif
+TORCH_SUFFIX := $(if $(OTHER_TORCH),-torch-$(OTHER_TORCH))
+VENV := .venv$(TORCH_SUFFIX)
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CUDA_VENV := .venv-cuda
@@ -40,7 +49,7 @@ up: install ## start Redis, the API and a worker, print their URLs, and keep run
 ##@ Work on it
 
 .PHONY: install
-install: $(INSTALLED) $(PROTO_STAMP) $(WARMED_UP) ## install everything, pinned, into .venv
+install: $(INSTALLED) $(PROTO_STAMP) $(WARMED_UP) ## install everything, pinned, into .venv; TORCH=2.14 into .venv-torch-2.14
 
 .PHONY: check
 check: install ## formatting, lint, types, import contracts, spelling
@@ -108,8 +117,8 @@ attacks: install ## attack running programs and compare what it costs them with 
 .PHONY: board
 board: install ## export every model family in every mode and precision, compare with tests/board/last.json; ARGS=--reduced
 	@mkdir -p .slipway
-	@$(BIN)/python -m benchmarks.board --zoo tests/board/zoo.json --against tests/board/last.json \
-	  --record .slipway/board.json --html .slipway/board.html $(ARGS)
+	@$(BIN)/python -m benchmarks.board --zoo tests/board/zoo.json --against tests/board/last$(TORCH_SUFFIX).json \
+	  --record .slipway/board$(TORCH_SUFFIX).json --html .slipway/board$(TORCH_SUFFIX).html $(ARGS)
 
 .PHONY: format
 format: install ## format and sort imports in place
@@ -161,7 +170,7 @@ lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml into requiremen
 
 .PHONY: clean
 clean: ## remove the virtual environments, generated code and caches
-	@rm -rf $(VENV) $(CUDA_VENV) $(AUDIT_VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv .venv-torch-* $(CUDA_VENV) $(AUDIT_VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -174,12 +183,12 @@ help: ## this list
 
 # The stamp is written last, so that an interrupted install is continued; pip skips what is installed.
 $(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
-	@echo 'installing torch (1/4)'
-	@$(PIP) install -qq -r requirements/torch.txt
+	@echo 'installing torch $(OTHER_TORCH) (1/4)'
+	@$(PIP) install -qq $(if $(OTHER_TORCH),torch triton -c $(TORCH_PINS),-r requirements/torch.txt)
 	@echo 'installing the other dependencies (2/4)'
 	@$(PIP) install -qq -r requirements/dev.txt
 	@echo 'installing torchrec and fbgemm for CPU (3/4)'
-	@$(PIP) install -qq --no-deps -r requirements/cpu.txt
+	@$(PIP) install -qq --no-deps $(if $(OTHER_TORCH),fbgemm-gpu-cpu torchrec -c $(TORCH_PINS),-r requirements/cpu.txt)
 	@echo 'installing slipway itself (4/4)'
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@if command -v npm >/dev/null; then echo 'installing Azurite, for tests'; \

@@ -5,7 +5,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cli.local_job import NO_LIMIT, claim_attempt
 from cli.options.baseline import add_baseline_option, find_context
 from cli.options.code_cache import add_code_cache_option
 from cli.options.several_hosts import add_host_options, rendezvous_of
@@ -14,6 +13,7 @@ from exporter.aoti.probe.start import require_usable_torch
 from jobs.control.control import JobControl
 from jobs.diagnostics.bundles import FolderBundles
 from jobs.diagnostics.logs import MemoryLogs
+from jobs.lease.local_job import NO_LIMIT, claim_attempt
 from jobs.model import JobState
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore

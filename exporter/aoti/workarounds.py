@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Workaround:
-    """One fault of torch, and the first release in which its workaround can be removed."""
+    """One fault of torch; its workaround goes once no supported release has the fault."""
 
     name: str
     link: str
@@ -72,7 +72,16 @@ LOOPS = Workaround(
     seen_in="2.13",
 )
 
-WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, SHORTCUTS, TUNING, LOOPS)
+SIZES = Workaround(
+    name="check_shared_sizes",
+    link="https://github.com/pytorch/pytorch/blob/v2.12.0/torch/_inductor/codegen/cpp_wrapper_cpu.py",
+    breaks="a package compares sizes of its inputs with their bounds, and not with each other: it reads "
+    "beyond the end of an input that has fewer rows than the others",
+    seen_in="2.12",
+    fixed_in="2.13",
+)
+
+WORKAROUNDS = (REEXPORT, MERGED_CALLS, HEADERS, PROBES, SHORTCUTS, TUNING, LOOPS, SIZES)
 
 
 def named_arguments(forward: Callable[..., T], names: Sequence[str]) -> Callable[..., T]:

@@ -42,6 +42,10 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
         "valid_vec_isa_list.cache_clear",
         "torch._inductor.exc": "InvalidCxxCompiler",
     },
+    "inductor.shared_sizes": {
+        "torch._inductor.codegen.cpp_wrapper_cpu": "CppWrapperCpu.generate_input_output_runtime_checks(self)",
+        "torch._inductor.virtualized": "V",
+    },
     "inductor.shortcuts": {
         "torch._inductor.dtype_propagation": "DtypePropagationOpsHandler.__init__(self)",
         STRIDES: "stride_at(index,var) simplify_index_in_vec_range(index,var,vec_length)",
