@@ -138,7 +138,7 @@ configuration: install ## write docs/configuration.md from the settings classes
 	@$(BIN)/python -m docs.configuration
 
 .PHONY: deploy-check
-deploy-check: install ## run the images' install steps, the chart's tests and the C++ example; ARGS as in make test
+deploy-check: install ## run the images' install steps and the chart's tests; ARGS as in make test
 	@$(BIN)/python -m deploy.prove
 	@$(BIN)/python -m pytest -q tests/deploy $(ARGS)
 

@@ -1,125 +1,141 @@
-// Runs a published tower on one file of inputs, as a server in C++ would.
+// Serves a tower that `slipway prepare` has written, as a server in C++ would.
 //
-//   cpp_runner --package user/aoti/aoti_model.pt2 --libraries <site-packages>/fbgemm_gpu
-//              --inputs inputs.pt [--weights newer/user/aoti/aoti_model.pt2]
+//   cpp_runner --artifact prepared --tower user --inputs inputs.pt [--libraries FOLDER] [--check all]
+//              [--threads 4 --calls 1000 [--swap newer]]
 //
-// A tower of two packages is named by two --package, the sparse one first. inputs.pt is a dict of tensors as
-// torch.save writes it, in the order of the manifest's inputs. Each output is a line: its shape, and its values.
+// inputs.pt is a dict of tensors as torch.save writes it. Each output is a line: its name, shape and values.
+// With
+// --threads, so many threads then send the same request --calls times each, while the artifact in --swap and
+// the first one take each other's place again and again; each answer must be wholly that of one of the two.
 
-#include <ATen/ATen.h>
-#include <dlfcn.h>
-#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+#include <ATen/Parallel.h>
+#include <slipway/loader.h>
 #include <torch/serialize.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
+#include <cstring>
+#include <exception>
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <memory>
+#include <map>
 #include <stdexcept>
 #include <string>
-#include <unordered_map>
+#include <thread>
 #include <vector>
-
-namespace fs = std::filesystem;
-using torch::inductor::AOTIModelPackageLoader;
 
 namespace {
 
-struct Arguments {
-    std::vector<std::string> packages;
-    std::vector<std::string> weights;  // of newer packages, one for each of `packages`
-    std::string libraries;
-    std::string inputs;
-};
+using Arguments = std::map<std::string, std::string>;
 
 Arguments parse(int count, char** values) {
-    Arguments arguments;
-    for (int i = 1; i + 1 < count; i += 2) {
-        const std::string option = values[i], value = values[i + 1];
-        if (option == "--package") arguments.packages.push_back(value);
-        else if (option == "--weights") arguments.weights.push_back(value);
-        else if (option == "--libraries") arguments.libraries = value;
-        else if (option == "--inputs") arguments.inputs = value;
-        else throw std::invalid_argument("unknown option " + option);
+    Arguments arguments = {{"artifact", ""}, {"tower", ""},   {"inputs", ""},    {"libraries", ""},
+                           {"check", ""},    {"threads", ""}, {"calls", "1000"}, {"swap", ""}};
+    for (int i = 1; i < count; i += 2) {
+        const auto found = arguments.find(std::string(values[i]).substr(0, 2) == "--" ? values[i] + 2 : "");
+        if (found == arguments.end() || i + 1 == count)
+            throw std::invalid_argument(std::string("unknown option, or one without a value: ") + values[i]);
+        found->second = values[i + 1];
     }
-    if (arguments.packages.empty() || arguments.inputs.empty())
-        throw std::invalid_argument("--package and --inputs are needed");
-    if (!arguments.weights.empty() && arguments.weights.size() != arguments.packages.size())
-        throw std::invalid_argument("give --weights for every --package, or for none");
+    for (const char* needed : {"artifact", "tower", "inputs"})
+        if (arguments[needed].empty()) throw std::invalid_argument(std::string("--") + needed + " is needed");
     return arguments;
 }
 
-// What the manifest calls op_libraries: whoever loads a package must have loaded them before.
-void load_operators(const std::string& folder) {
-    if (folder.empty()) return;
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(folder))
-        if (entry.path().extension() == ".so") files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
-    for (const auto& file : files)
-        if (dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL) == nullptr)
-            throw std::runtime_error(dlerror());
-}
-
-std::vector<at::Tensor> read_inputs(const std::string& path) {
+slipway::Tensors read_inputs(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     if (!file) throw std::runtime_error("cannot read " + path);
     const std::vector<char> bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    std::vector<at::Tensor> inputs;
-    for (const auto& entry : torch::pickle_load(bytes).toGenericDict())  // keeps the order it was written in
-        inputs.push_back(entry.value().toTensor());
+    slipway::Tensors inputs;
+    for (const auto& entry : torch::pickle_load(bytes).toGenericDict())
+        inputs.emplace(entry.key().toStringRef(), entry.value().toTensor());
     return inputs;
 }
 
-// Puts the weights of a newer package into a loaded one, whose code stays. While they are copied the old ones
-// serve; the swap is what takes effect. Refused where the two packages have other constants.
-void take_weights(AOTIModelPackageLoader& loader, const std::string& newer_path) {
-    AOTIModelPackageLoader newer(newer_path);
-    auto mine = loader.get_runner()->extract_constants_map(/*use_inactive=*/false);
-    std::unordered_map<std::string, at::Tensor> weights;
-    for (const auto& [name, tensor] : newer.get_runner()->extract_constants_map(/*use_inactive=*/false)) {
-        const auto own = mine.find(name);
-        if (own == mine.end() || own->second.sizes() != tensor.sizes() || own->second.dtype() != tensor.dtype())
-            throw std::runtime_error("the newer package has another " + name + ": load it as a whole");
-        weights.emplace(name, tensor.clone());  // a view's whole storage would be copied
-    }
-    if (weights.size() != mine.size())
-        throw std::runtime_error("the newer package lacks constants: load it as a whole");
-    loader.load_constants(weights, /*use_inactive=*/true, /*check_full_update=*/true);
-    loader.get_runner()->swap_constant_buffer();
-}
-
-void show(const at::Tensor& output) {
-    std::printf("[");
+void show(const std::string& name, const at::Tensor& output) {
+    std::printf("%s [", name.c_str());
     for (int64_t axis = 0; axis < output.dim(); ++axis)
         std::printf("%s%lld", axis ? "," : "", static_cast<long long>(output.size(axis)));
     std::printf("]");
-    const at::Tensor values = output.to(at::kCPU, at::kDouble).contiguous();
+    const at::Tensor values = output.to(at::kDouble).contiguous();
     for (int64_t i = 0; i < values.numel(); ++i) std::printf(" %.9g", values.const_data_ptr<double>()[i]);
     std::printf("\n");
+}
+
+// Bit by bit, so that NaN equals NaN.
+bool are_same(const slipway::Tensors& one, const slipway::Tensors& other) {
+    return std::all_of(one.begin(), one.end(), [&](const auto& entry) {
+        const at::Tensor mine = entry.second.contiguous(), its = other.at(entry.first).contiguous();
+        return mine.sizes() == its.sizes() &&
+               std::memcmp(mine.const_data_ptr(), its.const_data_ptr(), mine.nbytes()) == 0;
+    });
+}
+
+// Calls from several threads, and swaps the artifact meanwhile; returns whether every answer was a whole one.
+bool serve(slipway::Tower& tower, const slipway::Tensors& inputs, const Arguments& arguments,
+           const slipway::Options& options) {
+    const std::string &older = arguments.at("artifact"), &newer = arguments.at("swap");
+    std::vector<slipway::Tensors> expected = {tower.run(inputs)};
+    if (!newer.empty()) expected.push_back(slipway::load(newer, arguments.at("tower"), options).run(inputs));
+    const int calls = std::stoi(arguments.at("calls")), threads = std::stoi(arguments.at("threads"));
+    std::atomic<bool> swap_failed{false};
+    std::atomic<int> by_older{0}, by_newer{0}, torn{0}, failed{0}, serving{threads};
+    std::vector<std::thread> workers;
+    for (int i = 0; i < threads; ++i)
+        workers.emplace_back([&] {
+            at::set_num_threads(1);  // calls share the cores, not the parts of one call
+            for (int call = 0; call < calls && !swap_failed; ++call) {
+                try {
+                    const slipway::Tensors answer = tower.run(inputs);
+                    const bool is_older = are_same(answer, expected.front());
+                    const bool is_newer = !is_older && are_same(answer, expected.back());
+                    ++(is_older ? by_older : is_newer ? by_newer : torn);
+                } catch (const slipway::Error& error) {
+                    if (failed++ == 0) std::cerr << error.code() << ": " << error.what() << '\n';
+                }
+            }
+            --serving;
+        });
+    int swaps = 0;
+    double longest_ms = 0;
+    std::exception_ptr problem;
+    try {
+        while (!newer.empty() && serving > 0) {
+            const auto begun = std::chrono::steady_clock::now();
+            tower.swap(swaps % 2 == 0 ? newer : older);
+            const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begun;
+            longest_ms = std::max(longest_ms, took.count());
+            ++swaps;
+        }
+    } catch (...) {
+        problem = std::current_exception();
+        swap_failed = true;
+    }
+    for (std::thread& worker : workers) worker.join();
+    if (problem) std::rethrow_exception(problem);
+    std::printf("by older %d, by newer %d, torn %d, failed %d, swaps %d, longest %.1f ms\n", by_older.load(),
+                by_newer.load(), torn.load(), failed.load(), swaps, longest_ms);
+    return torn == 0 && failed == 0;
 }
 
 }  // namespace
 
 int main(int count, char** values) try {
-    // Before anything is loaded: without it a package reads past the end of inputs that contradict each other.
-    setenv("AOTI_RUNTIME_CHECK_INPUTS", "1", /*overwrite=*/1);
     const Arguments arguments = parse(count, values);
-    load_operators(arguments.libraries);
-    std::vector<std::unique_ptr<AOTIModelPackageLoader>> chain;
-    for (size_t i = 0; i < arguments.packages.size(); ++i) {
-        chain.push_back(std::make_unique<AOTIModelPackageLoader>(arguments.packages[i]));
-        if (!arguments.weights.empty()) take_weights(*chain.back(), arguments.weights[i]);
-    }
-    std::vector<at::Tensor> tensors = read_inputs(arguments.inputs);
-    for (const auto& package : chain) tensors = package->run(tensors);
-    for (const auto& output : tensors) show(output);
-    return 0;
+    slipway::Options options;
+    if (!arguments.at("libraries").empty()) options.library_folders = {arguments.at("libraries")};
+    if (arguments.at("check") == "all") options.check = slipway::Check::all;
+    slipway::Tower tower = slipway::load(arguments.at("artifact"), arguments.at("tower"), options);
+    const slipway::Tensors inputs = read_inputs(arguments.at("inputs")), answer = tower.run(inputs);
+    for (const slipway::TensorSpec& output : tower.outputs()) show(output.name, answer.at(output.name));
+    return arguments.at("threads").empty() || serve(tower, inputs, arguments, options) ? 0 : 1;
+} catch (const slipway::Error& error) {
+    std::cerr << error.code() << ": " << error.what() << '\n';
+    return 1;
 } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
-    return 1;
+    return 2;
 }
