@@ -23,6 +23,7 @@ from service.routes import (
     live,
     metrics,
     models,
+    submit,
     subscriptions,
     triggers,
     webhooks,
@@ -75,7 +76,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         app.add_middleware(RequestSpans, tracing=tracing)
     app.state.access, app.state.settings = access_of(settings), settings
     app.state.probes = CapacityLimiter(health.PROBES_AT_ONCE)
-    for each in (exports, control, live, artifacts, models, health, metrics):
+    for each in (submit, exports, control, live, artifacts, models, health, metrics):
         app.include_router(each.router)
     app.state.hook_settings = settings.hooks
     app.state.wrong_signatures = GuessLimit(settings.guess_limit)  # apart from wrong keys

@@ -71,7 +71,8 @@ def _recent_fleet(backend: Backend, caller: Caller) -> Fleet:
     return Fleet(backend.recently_alive or backend.roster.alive, shows_jobs=caller.sees_all)
 
 
-async def _submission(request: Request) -> Submission:
+async def submission_of(request: Request) -> Submission:
+    """Return what accepting an export for the sender of the request needs; refuse one who may not submit."""
     backend, caller = _backend(request), await scoped_caller_of(request, Scope.SUBMIT)
     return Submission(
         caller=caller,
@@ -118,6 +119,6 @@ KeptAnswers = Annotated[Answers, Depends(_answers)]
 Logs = Annotated[JobLogs, Depends(_logs)]
 Models = Annotated[Releases, Depends(_models)]
 Settings = Annotated[ServiceSettings, Depends(_settings)]
-Submitting = Annotated[Submission, Depends(_submission)]
+Submitting = Annotated[Submission, Depends(submission_of)]
 Totals = Annotated[JobTotals | None, Depends(_totals)]  # None for callers who do not see all jobs
 Workers = Annotated[Fleet, Depends(_fleet)]

@@ -1,11 +1,10 @@
-"""Routes that submit, plan, show and list exports."""
+"""Routes that plan, show and list exports."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response, status
 
 from exporter.errors import (
-    FamilyNotListed,
     InvalidPipelineConfig,
     InvalidSpec,
     SourceNotFound,
@@ -15,23 +14,14 @@ from exporter.errors import (
 )
 from exporter.towers.plan import PlanRequest
 from jobs.errors import (
-    BaselineNotUsable,
-    ConfigsTooLarge,
     JobNotFound,
-    KeyInFlight,
-    KeyReused,
-    QuotaExceeded,
     RecordUnreadable,
-    TorchUnserved,
 )
-from jobs.hooks.errors import CallbackRefused
 from jobs.model import JobState
-from jobs.request import ExportRequest
 from service.access.guard import Reader, reading
-from service.dependencies import Jobs, Submitting, Workers
+from service.dependencies import Jobs, Workers
 from service.errors import Forbidden, Unauthenticated, keyed_responses, problem_responses
 from service.etag import etag_of, matches
-from service.idempotency import IdempotencyKey
 from service.planning import view_plan
 from service.schemas import JobList, JobView, PlanView
 
@@ -40,58 +30,6 @@ router = APIRouter(prefix="/exports", tags=["exports"])
 IfNoneMatch = Annotated[str | None, Header(description="The ETag of the version you have.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
 Cursor = Annotated[str | None, Query(pattern="^[0-9a-z]{26}$", description="`next_cursor` of a page.")]
-# OpenAPI links from a new job to the calls that take its id, for tools that follow links.
-_LINKS = {
-    name: {"operationId": f"{name}_{path}_{method}", "parameters": {"job_id": "$response.body#/id"}}
-    for name, path, method in (
-        ("show", "exports__job_id_", "get"),
-        ("cancel", "exports__job_id__cancel", "post"),
-        ("retry", "exports__job_id__retry", "post"),
-        ("delete", "exports__job_id_", "delete"),
-        ("log", "exports__job_id__log", "get"),
-        ("bundle", "exports__job_id__bundle", "get"),
-        ("manifest", "exports__job_id__manifest", "get"),
-    )
-}
-
-
-@router.post(
-    "",
-    status_code=status.HTTP_202_ACCEPTED,
-    response_model=JobView,
-    responses={
-        **keyed_responses(
-            InvalidSpec,
-            UriNotAllowed,
-            FamilyNotListed,
-            InvalidPipelineConfig,
-            UnsupportedConfig,
-            SourceNotFound,
-            StorageError,
-            KeyReused,
-            KeyInFlight,
-            QuotaExceeded,
-            ConfigsTooLarge,
-            CallbackRefused,
-            BaselineNotUsable,
-            TorchUnserved,
-        ),
-        status.HTTP_202_ACCEPTED: {"links": _LINKS},
-        status.HTTP_200_OK: {
-            "links": _LINKS,
-            "model": JobView,
-            "description": "An earlier job made the same artifact: this is that job. `force` exports again.",
-        },
-    },
-    openapi_extra={"security": [{"HTTPBearer": []}]},  # `Submitting` authenticates without a dependency
-)
-async def submit(
-    request: ExportRequest,
-    service: Submitting,
-    key: IdempotencyKey = None,
-) -> Response:
-    """Accept an export; poll the URL in `Location` for its progress, or follow its events."""
-    return await service.accept(request, key)
 
 
 @router.post(
