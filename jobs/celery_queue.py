@@ -1,9 +1,12 @@
 """The queue on Celery and Redis: its configuration, the names of its tasks, and a look into the broker."""
 
+import base64
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import redis
 from celery import Celery
@@ -15,7 +18,7 @@ from kombu.utils.json import dumps
 
 from jobs.celery_messages import JOIN_EXPORT, RUN_EXPORT, read_delivery, read_message_text
 from jobs.errors import StoreUnavailable
-from jobs.ids import JobId
+from jobs.ids import JobId, new_job_id
 from jobs.model import Job
 from jobs.queue import AddJob, AddJobAsync, HostCall, Message
 from jobs.request import Priority
@@ -112,17 +115,45 @@ class MessageWriter:
         connection = Connection(transport=_WritingTransport)  # type: ignore[no-untyped-call]  # kombu is not typed
         channel = connection.channel()  # type: ignore[no-untyped-call]  # kombu is not typed
         self._producer = Producer(channel, serializer="json")  # type: ignore[no-untyped-call]  # kombu is not typed
+        self._forms: dict[tuple[str, int], _Form] = {}
 
     def write(self, job_id: JobId, priority: Priority, route: Route) -> Message:
         """Return a message about a job to the workers of a route."""
+        queue, step = queue_name(route), _STEPS[priority]
+        form = self._forms.get((queue, step))
+        if form is None:
+            form = self._forms[queue, step] = self._write_form(queue, step)
+        return Message(_list_of(queue, step), form.fill(job_id))
+
+    def _write_form(self, queue: str, step: int) -> "_Form":
+        """Return what all messages to a list have in common, from one that kombu has written."""
+        job_id = new_job_id()
         task = self._app.amqp.as_task_v2(
             job_id, RUN_EXPORT, (job_id,), argsrepr="", kwargsrepr="", ignore_result=None
         )
-        queue, step = queue_name(route), _STEPS[priority]
         message = self._producer.publish(  # type: ignore[no-untyped-call]  # kombu is not typed
             task.body, routing_key=queue, headers=task.headers, priority=step, **task.properties
         )
-        return Message(_list_of(queue, step), str(dumps(message)))  # type: ignore[no-untyped-call]  # kombu is not typed
+        text = str(dumps(message))  # type: ignore[no-untyped-call]  # kombu is not typed
+        body = base64.b64decode(message["body"]).decode()
+        return _Form(text, body, message["body"], message["properties"]["delivery_tag"], job_id)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A message as kombu has written it, from which those about other jobs are made."""
+
+    text: str
+    body: str
+    encoded: str  # the body as the text holds it
+    tag: str  # different in every message
+    job_id: JobId
+
+    def fill(self, job_id: JobId) -> str:
+        """Return the message about another job."""
+        body = base64.b64encode(self.body.replace(self.job_id, job_id).encode()).decode()
+        text = self.text.replace(self.encoded, body).replace(self.job_id, job_id)
+        return text.replace(self.tag, str(uuid4()))
 
 
 class CeleryQueue:

@@ -30,6 +30,8 @@ _NAMES = re.compile(r"[/\\]")  # between names, also for a server that takes a b
 
 _INPUTS = ("config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri", "assets_uri")
 GATE_ROWS = "release_gate.rows_uri"
+_OUTPUT = "output_uri"
+_FIELDS = (*_INPUTS, GATE_ROWS, _OUTPUT)
 _ROWS = ("_input_uri", GATE_ROWS)  # ends of the names of the fields that hold rows
 
 
@@ -182,20 +184,31 @@ _refuse_unsound = lru_cache(maxsize=_KEPT)(NamedUri.refuse_unsound)
 
 def uris_of(spec: ExportOptions) -> Iterator[NamedUri]:
     """Yield every URI of the spec; fields for rows may hold several, separated by commas."""
-    inputs: dict[str, str | None] = {field: getattr(spec, field, None) for field in _INPUTS}
-    inputs[GATE_ROWS] = spec.gate_rows_uri
-    for field, given in inputs.items():
-        if given is None:  # the spec of a job has no config_uri at all
-            continue
-        parts = filter(None, map(str.strip, given.split(","))) if field.endswith(_ROWS) else [given]
-        for uri in parts:
-            yield NamedUri(field=field, uri=uri, is_output=False)
-    yield NamedUri(field="output_uri", uri=spec.output_uri, is_output=True)
+    yield from _name_uris(_given_uris(spec))
+
+
+def _given_uris(spec: ExportOptions) -> tuple[str | None, ...]:
+    """Return the fields of the spec that hold URIs, in the order of _FIELDS."""
+    # The spec of a job has no config_uri at all.
+    return (*(getattr(spec, field, None) for field in _INPUTS), spec.gate_rows_uri, spec.output_uri)
+
+
+def _name_uris(given: tuple[str | None, ...]) -> Iterator[NamedUri]:
+    for field, text in zip(_FIELDS, given, strict=True):
+        if text is not None:
+            parts = filter(None, map(str.strip, text.split(","))) if field.endswith(_ROWS) else [text]
+            for uri in parts:
+                yield NamedUri(field=field, uri=uri, is_output=field == _OUTPUT)
 
 
 def require_sound_uris(spec: ExportOptions) -> None:
     """Raise InvalidSpec for the first URI of the spec that is not sound; see `NamedUri.require_sound`."""
-    for named in uris_of(spec):
+    _refuse_unsound_ones(_given_uris(spec))
+
+
+@lru_cache(maxsize=_KEPT)
+def _refuse_unsound_ones(given: tuple[str | None, ...]) -> None:
+    for named in _name_uris(given):
         named.require_sound()
 
 
