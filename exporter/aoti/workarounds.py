@@ -70,6 +70,7 @@ LOOPS = Workaround(
     "does not see that it divides the product (CantSplit). A cast is such a loop: HSTU in bf16 or fp16 "
     "cannot be compiled for a GPU. If the loop is merged before, inductor does not fuse it",
     seen_in="2.13",
+    fixed_in="2.14",
 )
 
 SIZES = Workaround(
