@@ -5,6 +5,7 @@ import json
 import random
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,9 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     warnings = ("-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror")
     checks = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
     source = ROOT / "tests" / "slipway" / "readers.cpp"
-    command = ["g++", *warnings, *checks, "-I", str(ROOT / "slipway" / "include"), str(source)]
+    say = [sys.executable, "-m", "slipway.loader", "--include"]
+    headers = subprocess.run(say, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    command = ["g++", *warnings, *checks, "-I", headers, str(source)]
     built = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return program
