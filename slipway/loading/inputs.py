@@ -90,8 +90,11 @@ def explain_refusal(tower: Tower, inputs: Mapping[str, Tensor], refusal: str) ->
 
     Return None if nothing is wrong with them that can be told.
     """
-    for where, problem in (*_sizes(tower, inputs), *_demands(tower, refusal), *_lengths(inputs)):
-        return InputRefused(problem, where=where)
+    lengths = dict(_lengths(inputs))
+    for where, problem in (*_sizes(tower, inputs), *_demands(tower, refusal)):
+        return InputRefused("; ".join(filter(None, [problem, lengths.get(where)])), where=where)
+    for where, problem in lengths.items():
+        return InputRefused(f"{where}: {problem}", where=where)
     return None
 
 
@@ -139,5 +142,5 @@ def _lengths(inputs: Mapping[str, Tensor]) -> Iterator[tuple[str, str]]:
             total, there = int(lengths.sum()), len(other)
             if total != there or bool((lengths < 0).any()):
                 relation = "exceed" if total > there else "fall short of"
-                yield name, f"{feature}: {part} add up to {total:,} and {relation} the {there:,} {counted}"
+                yield name, f"they add up to {total:,}, and {relation} the {there:,} {counted}"
             break

@@ -36,7 +36,7 @@ def _lacking_gpu(built_for: str) -> list[str]:
 
 
 def require_versions(manifest: Manifest) -> None:
-    """Raise VersionsDiffer unless torch, and fbgemm if it is used, are those of the export."""
+    """Raise VersionsDiffer unless torch, and fbgemm if it is used, are of the export's release."""
     _require_same("torch", manifest.torch, torch.__version__)
     if manifest.device == "cuda":
         _require_same("CUDA of torch", manifest.cuda or "none", torch.version.cuda or "none")
@@ -45,11 +45,16 @@ def require_versions(manifest: Manifest) -> None:
 
 
 def _require_same(name: str, needed: str, found: str) -> None:
-    if needed.partition("+")[0] != found.partition("+")[0]:  # behind a "+" stands how it was built
+    if _release(needed) != _release(found):
         raise VersionsDiffer(
             f"the package was compiled with {name} {needed}, and {found} is installed",
             where="manifest.json: versions",
         )
+
+
+def _release(version: str) -> list[str]:
+    """Return the numbers that name a release: "2.13.0+cpu" and "2.13.1" are builds of 2.13."""
+    return version.partition("+")[0].split(".")[:2]
 
 
 def _fbgemm_version() -> str:

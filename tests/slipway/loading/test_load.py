@@ -87,7 +87,8 @@ REFUSED: dict[str, tuple[dict[str, object], str, str]] = {
     ),
     "lengths": (
         {**INPUTS, "id.lengths": LENGTHS + 1},
-        "id.lengths has a negative length, or does not add up to the number of values",
+        "id.lengths has a negative length, or does not add up to the number of values; "
+        "they add up to 9, and exceed the 5 values",
         "id.lengths",
     ),
     "too many rows": (
