@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_bool, c_char_p, c_size_t, c_void_p, py_object
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 _NEW_HANDLES = (
     "_ZN5torch12aot_inductor37unsafe_alloc_new_handles_from_tensorsERKSt6vectorIN2at6TensorESaIS3_EE"
 )
-_FREE = "_ZdlPv"
+_COPY_HANDLE, _FREE = "aoti_torch_new_tensor_handle", "_ZdlPv"
 _FUNCTIONS = _RUN, _INPUTS, _OUTPUTS, _CONSTANTS, _IS_FOLDED, _FOLD, _ERROR = (
     "AOTInductorModelContainerRun",
     "AOTInductorModelContainerGetNumInputs",
@@ -41,6 +42,7 @@ _KEPT = (
     *("FreeInactiveConstantBuffer", "GetCallSpec", "GetConstantsBlobSize"),
 )
 _FROM_BLOB = "AOTInductorModelUpdateConstantsFromBlob"
+_ADDRESS = attrgetter("_cdata")  # of a tensor's C++ object
 _POINTER = ctypes.sizeof(c_void_p)
 _HEAD = 2 * _POINTER  # of a Python object; behind it pybind11 keeps the address of the C++ object
 _RUNNER_PLACE = 4  # of the runner's address in torch's loader, in words: a std::string is in front of it
@@ -54,68 +56,47 @@ class _Vector(ctypes.Structure):
 
 
 class _Frame:
-    """Room for the arguments and results of one call, for one call at a time."""
+    """Room for the arguments and results of a package's call, for one call at a time."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
-        self.addresses = (c_void_p * inputs)()
-        begin = ctypes.addressof(self.addresses)
+        self.inputs = (c_void_p * inputs)()
+        begin = ctypes.addressof(self.inputs)
         end = begin + inputs * _POINTER
         self._given = _Vector(begin, end, end)
         self.handles = _Vector()
         self.outputs = (c_void_p * outputs)()
         self.given_here, self.handles_here = byref(self._given), byref(self.handles)
-        self.outputs_here = c_void_p(ctypes.addressof(self.outputs))
+        self.inputs_here, self.outputs_here = (
+            c_void_p(ctypes.addressof(each)) for each in (self.inputs, self.outputs)
+        )
 
 
-class NativeCalls:
-    """The C interface of one loaded package."""
+class NativePackage:
+    """The C interface of one loaded package; `NativeCalls` calls it."""
 
-    def __init__(self, library: ctypes.CDLL, container: int, executor: int, *, calls_at_once: int) -> None:
+    def __init__(self, library: ctypes.CDLL, container: int, executor: int) -> None:
         """Use a package's open library, the address of its container, and of its executor (or 0)."""
         self._container, self._executor = c_void_p(container), c_void_p(executor)
         self._run = getattr(library, _RUN)
         self._run.argtypes = [c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_void_p]
         self._error = getattr(library, _ERROR)
         self._error.argtypes = [POINTER(c_char_p)]
-        self._inputs, self._outputs = (self._count(getattr(library, name)) for name in (_INPUTS, _OUTPUTS))
-        self._new_handles, self._free = _functions()
-        self._new_capsule = _capsule_function()
-        # A container whose calls fail forgets to wake threads that wait for it: none may wait there.
-        self._frames: queue.SimpleQueue[_Frame] = queue.SimpleQueue()
-        for _ in range(calls_at_once):
-            self._frames.put(_Frame(self._inputs, self._outputs))
+        self.inputs, self.outputs = (self._count(getattr(library, name)) for name in (_INPUTS, _OUTPUTS))
         if self._has_folded_constants(library):
             fold = getattr(library, _FOLD)
             fold.argtypes = [c_void_p, c_bool, c_void_p, c_void_p]
             # They depend on weights only; the first call would compute them otherwise.
             self._require_success(fold(self._container, False, None, self._executor))  # noqa: FBT003  C's way
 
-    def call(self, values: Sequence[Tensor]) -> list[Tensor]:
-        """Call the package; raise RuntimeError if it refuses the values."""
-        frame = self._frames.get()
-        try:
-            frame.addresses[:] = [value._cdata for value in values]
-            self._new_handles(frame.handles_here, frame.given_here)
-            # The package takes over what the handles stand for, and their array is freed here.
-            handles = frame.handles.begin
-            failed = self._run(
-                self._container,
-                handles,
-                self._inputs,
-                frame.outputs_here,
-                self._outputs,
-                None,
-                self._executor,
-            )
-            self._free(handles)
-            if failed:
-                self._require_success(failed)
-            found: list[Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(
-                [self._new_capsule(handle, None, None) for handle in frame.outputs]
-            )
-            return found
-        finally:
-            self._frames.put(frame)
+    def run(self, handles: c_void_p | int, outputs: c_void_p) -> None:
+        """Run with an array of handles, which the package takes over, and write those of its outputs.
+
+        Raises:
+            RuntimeError: the package refuses the inputs, or fails.
+        """
+        failed = self._run(self._container, handles, self.inputs, outputs, self.outputs, None, self._executor)
+        if failed:
+            self._require_success(failed)
 
     def _count(self, ask: "ctypes._NamedFuncPointer") -> int:
         count = c_size_t()
@@ -139,7 +120,68 @@ class NativeCalls:
             raise RuntimeError((text.value or b"unknown error").decode(errors="replace"))
 
 
-def find_native_calls(loader: object, path: Path, *, calls_at_once: int) -> NativeCalls | None:
+class NativeCalls:
+    """Calls of packages, one behind the other, of which each takes all outputs of the one before it.
+
+    Tensors between packages never become Python's.
+    """
+
+    def __init__(
+        self, packages: Sequence[NativePackage], orders: Sequence[Sequence[int]], *, calls_at_once: int
+    ) -> None:
+        """Call these packages; `orders` has the places of a later one's inputs in the outputs before it."""
+        self._first, *later = packages
+        self._later = tuple(zip(later, orders, strict=True))
+        self._new_handles, self._copy_handle, self._free = _functions()
+        self._new_capsule = _capsule_function()
+        # A container whose calls fail forgets to wake threads that wait for it: none may wait there.
+        self._frames: queue.SimpleQueue[tuple[_Frame, ...]] = queue.SimpleQueue()
+        for _ in range(calls_at_once):
+            self._frames.put(tuple(_Frame(each.inputs, each.outputs) for each in packages))
+
+    def call(self, values: Sequence[Tensor]) -> list[Tensor]:
+        """Return the last package's outputs; raise RuntimeError if a package refuses its inputs or fails."""
+        frames = self._frames.get()
+        try:
+            frame, *others = frames
+            frame.inputs[:] = list(map(_ADDRESS, values))
+            self._new_handles(frame.handles_here, frame.given_here)
+            handles = frame.handles.begin
+            try:
+                self._first.run(handles, frame.outputs_here)
+            finally:
+                self._free(handles)  # the array; the package takes over what it holds
+            for (package, order), following in zip(self._later, others, strict=True):
+                outputs = frame.outputs[:]
+                if len(set(outputs)) < len(outputs):  # one tensor twice, which would be freed twice
+                    outputs = self._separate(outputs)
+                following.inputs[:] = [outputs[place] for place in order]
+                package.run(following.inputs_here, following.outputs_here)
+                frame = following
+            return self._tensors(frame.outputs[:])
+        finally:
+            self._frames.put(frames)
+
+    def _tensors(self, handles: Sequence[int | None]) -> list[Tensor]:
+        """Return the tensors that handles stand for, and give up the handles."""
+        capsules = [self._new_capsule(handle, None, None) for handle in handles]
+        tensors: list[Tensor] = torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs(capsules)
+        return tensors
+
+    def _separate(self, handles: Sequence[int | None]) -> list[int | None]:
+        """Return handles of which no two are the same: a copy where one came before."""
+        separate: list[int | None] = []
+        for handle in handles:
+            if handle in separate:
+                copy = c_void_p()
+                self._copy_handle(handle, byref(copy))
+                separate.append(copy.value)
+            else:
+                separate.append(handle)
+        return separate
+
+
+def find_native_package(loader: object, path: Path) -> NativePackage | None:
     """Return the C interface of the package that torch's `loader` has loaded from the library at `path`.
 
     Return None where calls by it are not possible on this machine, with this torch.
@@ -163,7 +205,7 @@ def find_native_calls(loader: object, path: Path, *, calls_at_once: int) -> Nati
     container, executor, owner = words[end : end + 3]
     if executor != owner:
         return None
-    return NativeCalls(library, container, executor, calls_at_once=calls_at_once)
+    return NativePackage(library, container, executor)
 
 
 def _address_of(library: ctypes.CDLL, name: str) -> int:
@@ -190,12 +232,13 @@ def _torch_library() -> ctypes.PyDLL:
 
 
 @cache
-def _functions() -> "tuple[ctypes._FuncPointer, ctypes._FuncPointer]":
-    new_handles, free = getattr(_torch_library(), _NEW_HANDLES), getattr(_torch_library(), _FREE)
+def _functions() -> "tuple[ctypes._FuncPointer, ctypes._FuncPointer, ctypes._FuncPointer]":
+    new, copy, free = (getattr(_torch_library(), name) for name in (_NEW_HANDLES, _COPY_HANDLE, _FREE))
     # A result that is not trivial is written to the address that is the first argument.
-    new_handles.restype, new_handles.argtypes = None, [POINTER(_Vector), POINTER(_Vector)]
+    new.restype, new.argtypes = None, [POINTER(_Vector), POINTER(_Vector)]
+    copy.argtypes = [c_void_p, POINTER(c_void_p)]
     free.restype, free.argtypes = None, [c_void_p]
-    return new_handles, free
+    return new, copy, free
 
 
 @cache

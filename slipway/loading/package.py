@@ -7,17 +7,14 @@ from torch.utils import _pytree as pytree
 from slipway.loading.errors import ArtifactInvalid
 from slipway.loading.layout.source import Source
 from slipway.loading.mapped_file import MappedFile
-from slipway.loading.native_calls import NativeCalls, find_native_calls
+from slipway.loading.native_calls import NativePackage, find_native_package
 
 _MODEL = "model"  # the name of a package's only program
 _SINGLE_THREADED = False
 
 
 class Package:
-    """A package of which `takes` and `gives` are the names of its inputs and outputs, in order.
-
-    Any number of threads may call it; `calls_at_once` of them compute at a time, if torch lets them.
-    """
+    """A package of which `takes` and `gives` are the names of its inputs and outputs, in order."""
 
     def __init__(
         self, source: Source, *, calls_at_once: int, device: torch.device, code: Source | None = None
@@ -44,9 +41,9 @@ class Package:
         (names,) = pytree.treespec_loads(taken).children()[0].children()
         self.takes: tuple[str, ...] = tuple(names.context)
         self.gives: tuple[str, ...] = tuple(pytree.treespec_loads(given).context)
-        self._native: NativeCalls | None = None
+        self.native: NativePackage | None = None  # None: it is called by torch's binding
         if device.type == "cpu":
-            self._native = find_native_calls(self._loader, self.code.library, calls_at_once=calls_at_once)
+            self.native = find_native_package(self._loader, self.code.library)
 
     def _use_weights(self, device: torch.device) -> None:
         if self.mapped is None or self.source.weights is None:
@@ -58,16 +55,13 @@ class Package:
         self._loader.load_constants(tensors, use_inactive=False, check_full_update=False, user_managed=True)
         self._tensors = tensors
 
-    @property
-    def calls_without_lock(self) -> bool:
-        """True if a call computes without Python's lock."""
-        return self._native is not None
-
     def call(self, values: list[Tensor]) -> dict[str, Tensor]:
-        """Call with the values of `takes`; raise RuntimeError if the package refuses them or fails."""
-        if self._native is None:  # torch's binding holds Python's lock, which lets one thread in at a time
-            return dict(zip(self.gives, self._loader.boxed_run(values), strict=True))
-        return dict(zip(self.gives, self._native.call(values), strict=True))
+        """Call by torch's binding, which holds Python's lock, with the values of `takes`.
+
+        Raises:
+            RuntimeError: the package refuses the values, or fails.
+        """
+        return dict(zip(self.gives, self._loader.boxed_run(values), strict=True))
 
     def __del__(self) -> None:
         """Unmap the weights once the code that reads them is gone."""

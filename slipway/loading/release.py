@@ -1,7 +1,7 @@
 """One release of a tower, loaded: its manifest, its packages, and the check of its weights."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,7 @@ from slipway.loading.layout.manifest import (
 from slipway.loading.layout.signature import check_signature
 from slipway.loading.layout.source import find_prepared, unpack
 from slipway.loading.machine import import_operators, require_machine, require_versions
+from slipway.loading.native_calls import NativeCalls
 from slipway.loading.package import Package
 from slipway.loading.page_check import PageCheck
 from slipway.loading.settings import switch_on_input_checks
@@ -108,12 +109,16 @@ class Release:
         is_lazy = options.check == "lazily" and files
         self.page_check = PageCheck(files) if is_lazy else None
 
+        self.native = _native_calls(packages, calls_at_once=options.calls_at_once)
+
     def call(self, values: list[Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Call all packages, one after the other; raise RuntimeError if one refuses its inputs or fails."""
-        first, *others = self.packages
         if self._lookup is not None:
             found = self._lookup(inputs)
-            values = [found[name] for name in first.takes]
+            values = [found[name] for name in self.packages[0].takes]
+        if self.native is not None:
+            return dict(zip(self.packages[-1].gives, self.native.call(values), strict=True))
+        first, *others = self.packages
         outputs = first.call(values)
         for package in others:
             outputs = package.call([outputs[name] for name in package.takes])
@@ -124,6 +129,16 @@ class Release:
         page_check: PageCheck | None = self.__dict__.get("page_check")
         if page_check is not None:
             page_check.stop()
+
+
+def _native_calls(packages: Sequence[Package], *, calls_at_once: int) -> NativeCalls | None:
+    """Return calls of the packages without Python's lock; None where one of them cannot be called so."""
+    native = [package.native for package in packages if package.native is not None]
+    links = tuple(pairwise(packages))
+    if len(native) < len(packages) or any(len(first.gives) != len(second.takes) for first, second in links):
+        return None
+    orders = [[first.gives.index(name) for name in second.takes] for first, second in links]
+    return NativeCalls(native, orders, calls_at_once=calls_at_once)
 
 
 def open_release(folder: Path, name: str, options: Options, older: Release | None = None) -> Release:

@@ -142,7 +142,7 @@ class LoadedTower:
     @property
     def calls_without_lock(self) -> bool:
         """True if calls compute without Python's lock, so that they overlap with other threads."""
-        return all(package.calls_without_lock for package in self._current().packages)
+        return self._current().native is not None
 
     def close(self) -> None:
         """Let go of code and weights once the last call has ended; later calls are refused."""
