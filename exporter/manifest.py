@@ -8,7 +8,7 @@ from pydantic import Field
 from exporter.declaration import TowerDeclaration
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.options.index_spec import IndexSpec
-from exporter.options.layout import Layout
+from exporter.options.layout import Layout, PackageKind
 from exporter.samples.entry import FileRef as FileRef  # entries and their readers import it from here
 from exporter.samples.entry import SamplesEntry
 from exporter.spec import Device, Frozen, IdWeights, Mode, Pass, TowerName
@@ -224,11 +224,11 @@ class TraceTime(Frozen):
 class SparseEntry(Frozen):
     """The first of a tower's two packages, which takes the tower's inputs, in their order.
 
-    It returns the inputs of the second package (`TowerEntry.package`), matched by name: pass them in the
-    order of `tensors`.
+    It returns the inputs of the second (`TowerEntry.package`), by name: pass them in the order of `tensors`.
     """
 
     package: FileRef
+    kind: PackageKind = PackageKind.AOTI  # torchscript: called with a dict of inputs and a device
     tensors: tuple[TensorEntry, ...]
     dims: tuple[DimEntry, ...]  # that the tensors' shapes name
 

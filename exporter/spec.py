@@ -167,7 +167,9 @@ class ExportOptions(Frozen):
     )
     layout: Layout = Field(
         default=Layout.SLIPWAY,
-        description="triton: each tower's folder holds a model repository for Triton Inference Server.",
+        description="triton: each tower's folder holds a model repository for Triton Inference Server. "
+        "torcheasyrec: in two_stage, lookups as TorchScript and a dense package, as TorchEasyRec's own "
+        "loader loads them; it loads the one package of unified by default.",
     )
     triton_prefix: ModelPrefix | None = Field(
         default=None,
@@ -303,6 +305,13 @@ class ExportOptions(Frozen):
             raise ValueError("`triton_prefix` is of no use without `layout: triton`")
         if self.layout is Layout.TRITON and self.tables.sharded:
             raise ValueError("`layout: triton` needs packages that look up: `tables: sharded` has none")
+        return self
+
+    @model_validator(mode="after")
+    def _layout_can_be_loaded(self) -> Self:
+        if self.layout is Layout.TORCHEASYREC and (self.tables.sharded or self.family is not None):
+            named = "tables in shards" if self.tables.sharded else "custom family"
+            raise ValueError(f"`layout: torcheasyrec`: TorchEasyRec's loader loads no {named}; leave it out")
         return self
 
     @model_validator(mode="after")

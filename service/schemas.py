@@ -9,7 +9,7 @@ from pydantic import Field, StrictBool
 from exporter.config.features.tables import Lookup, lookups
 from exporter.config.schema import TowerConfig
 from exporter.dims.entries import dim_entries, tensor_entries
-from exporter.dims.package_interface import plan_between
+from exporter.dims.halves import plan_handover
 from exporter.dtypes import Kernel, Precision, TableDtype
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.options.index_spec import IndexSpec
@@ -257,7 +257,7 @@ class TowerPlan(Frozen):
     def of(cls, planned: PlannedTower, spec: ExportSpec) -> "TowerPlan":
         groups = None
         if spec.mode is Mode.TWO_STAGE:
-            groups = plan_between(planned.config.pipeline, max_batch_size=spec.max_batch_size)
+            groups = plan_handover(planned.config, spec.layout, max_batch_size=spec.max_batch_size)
         return cls(
             name=planned.config.name,
             view=planned.config.view,

@@ -60,6 +60,7 @@ def reconstruct_request(published: PublishedArtifact) -> Mapping[str, JsonValue]
     manifest, towers = published.manifest, published.manifest.towers
     given: dict[str, JsonValue] = {
         "mode": manifest.mode,
+        "layout": manifest.layout,
         "device": manifest.device,
         "max_batch_size": manifest.max_batch_size,
         "towers": [tower.name for tower in towers],

@@ -22,7 +22,7 @@ def make_runnable(
     folder: Path,
 ) -> RunnableTower:
     """Return the tower with its packages, from the artifact if there is one, else compiled below `folder`."""
-    lookup, name = packages.lookup, opened.tower.name
+    lookup, scripted, name = packages.lookup, packages.scripted, opened.tower.name
     if task.published is not None:
         downloaded = task.published.download_tower(name, folder / "artifact", task.families)
         chain, lookup, outputs = downloaded.chain, downloaded.lookup or lookup, downloaded.entry.outputs
@@ -30,6 +30,8 @@ def make_runnable(
         cache = open_code_cache(task.code_cache) if task.code_cache else None
         coded = [_code_part(each, cache, task.spec.targets[0]) for each in traced]
         chain, outputs = tuple(part.link for part in assemble_parts(coded, folder)), coded[-1].code.outputs
+        if scripted is not None:
+            chain = (scripted.write(folder).link, *chain)
     return RunnableTower(
         tower=opened.tower,
         chain=chain,
@@ -37,7 +39,7 @@ def make_runnable(
         scratch=folder,
         device=opened.device,
         passes=task.spec.passes_of(name),
-        parts=[each.part.tower for each in traced],
+        parts=[*([scripted.tower] if scripted else []), *(each.part.tower for each in traced)],
         outputs=outputs,
         programs=[each.program for each in traced],
         lookup=lookup,

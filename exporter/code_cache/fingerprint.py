@@ -28,7 +28,7 @@ from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import all_graphs, find_compiled_in_modules
 
 # Folders of the code that a trace runs or that decides how it is compiled.
-_OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "towers", "trace")
+_OUR_CODE = ("aoti", "config", "dims", "lowering", "models", "torcheasyrec", "towers", "trace")
 _SOURCES = frozenset({".py", ".h"})
 _KERNELS = Path(exporter.__path__[0]) / "aoti" / "kernels"
 _VERSIONED = frozenset({"torch", "torchrec", "fbgemm_gpu", "exporter"})  # the key contains their versions

@@ -83,7 +83,11 @@ def describe_interface(entry: TowerEntry) -> dict[str, str]:
         "id_weights": entry.id_weights or "",
         "passes": ", ".join(applied.asked.model_dump_json() for applied in entry.passes),
         "inferred_ops": ", ".join(op.name for op in entry.inferred_ops),
-        "packages": "sparse, dense" if entry.sparse else "dense, sharded tables" if entry.tables else "one",
+        "packages": f"sparse ({entry.sparse.kind}), dense"
+        if entry.sparse
+        else "dense, sharded tables"
+        if entry.tables
+        else "one",
     }
     for dim in entry.dims:
         high = "any" if dim.high is None else str(dim.high)

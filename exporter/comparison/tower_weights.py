@@ -18,10 +18,12 @@ from exporter.dtypes import TableDtype
 from exporter.errors import InvalidArtifact
 from exporter.manifest import TableEntry, TowerEntry
 from exporter.models.embedding.tables import FLOATS, meta_of_fused_rows
+from exporter.options.layout import PackageKind
 from exporter.redaction import shorten
 from exporter.reports.comparison import LONGEST_TEXT, MOST_WEIGHTS, WeightDiff, Weights
 from exporter.reports.table_files import ShardedTable
 from exporter.shards.lookup import RowFiles, read_tables
+from exporter.torcheasyrec.scripted_file import read_scripted
 
 _LEAST_ROWS = 1000  # of a matrix that counts as a table where the manifest names none
 _SPLIT = "served."  # in front of the names of weights where the tower was split, see `exporter.towers.split`
@@ -46,7 +48,12 @@ def read_tower(entry: TowerEntry, root: Path) -> TowerContents:
     refs = {"package": entry.package}
     if entry.sparse is not None:
         refs = {"sparse package": entry.sparse.package, "dense package": entry.package}
-    contents = {name: read_contents(root / check_path(ref.path)) for name, ref in refs.items()}
+    contents = {
+        name: read_scripted(root / check_path(ref.path))
+        if entry.sparse and ref is entry.sparse.package and entry.sparse.kind is PackageKind.TORCHSCRIPT
+        else read_contents(root / check_path(ref.path))
+        for name, ref in refs.items()
+    }
     weights = _all_weights(contents)
     tables: dict[str, PublishedTable] = {}
     if entry.tables is not None:

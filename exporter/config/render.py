@@ -16,12 +16,16 @@ from exporter.config.features.feature_messages import (
 )
 from exporter.config.features.fg_json import fg_json, fg_sequence
 from exporter.config.features.fg_rtp import as_rtp
+from exporter.config.features.tables import lookups
 from exporter.config.message import read_message, write_message
 from exporter.config.pb.feature_pb2 import FeatureConfig, SeqFeatureConfig, SequenceFeature
 from exporter.config.pb.model_pb2 import FeatureGroupConfig
 from exporter.config.pb.pipeline_pb2 import EasyRecConfig
 from exporter.config.schema import Feature, FeatureGroup, PipelineConfig, TowerConfig
-from exporter.spec import Mode
+from exporter.dtypes import TableDtype
+from exporter.options.layout import Layout
+from exporter.options.tables import Tables
+from exporter.spec import Mode, TowerName
 
 NO_COPIES: Mapping[str, str] = MappingProxyType({})
 
@@ -64,18 +68,39 @@ def render_fg_json(tower: TowerConfig, copies: Mapping[str, str] = NO_COPIES) ->
     return json.dumps({"features": blocks}, indent=4)
 
 
-def render_model_acc(tower: TowerConfig, *, mode: Mode, max_batch_size: int) -> str:
-    """Return model_acc.json, the settings of TorchEasyRec's servers for the package; numbers are strings."""
-    settings = {
-        "SPARSE_INT64": "1",
-        "QUANT_EMB": "0",
-        "ENABLE_AOT": "2" if mode is Mode.UNIFIED else "1",
-        "MAX_EXPORT_BATCH_SIZE": str(max_batch_size),
-    }
+def render_model_acc(
+    tower: TowerConfig, *, mode: Mode, layout: Layout, tables: Tables, max_batch_size: int
+) -> str:
+    """Return model_acc.json, the settings of TorchEasyRec's servers for the package; numbers are strings.
+
+    It names the way in which TorchEasyRec's loader loads the packages (ENABLE_AOT), unless that cannot.
+    """
+    settings = {"SPARSE_INT64": "1", **_quantised(tower, tables)}
+    if layout is not Layout.TRITON and mode is Mode.UNIFIED:
+        settings["ENABLE_AOT"] = "2"
+    elif layout is Layout.TORCHEASYREC:
+        settings["ENABLE_AOT"] = "1"
+    settings["MAX_EXPORT_BATCH_SIZE"] = str(max_batch_size)
     candidates = tower.pipeline.model.candidate_group
     if candidates is not None:
         settings["cand_seq_pk"] = _candidate_sequence(tower.pipeline, candidates)
     return json.dumps(settings, indent=4)
+
+
+def _quantised(tower: TowerConfig, tables: Tables) -> dict[str, str]:
+    """Return the dtypes of pooled tables (QUANT_EMB) and of others (QUANT_EC_EMB), where one word says them.
+
+    Tables as trained are "0"; of several dtypes nothing is said.
+    """
+    features = {feature.name: feature for feature in tower.pipeline.features}
+    dtypes: dict[str, set[str]] = {"QUANT_EMB": set(), "QUANT_EC_EMB": set()}
+    for lookup in lookups(tower.pipeline.embedded_groups, features):
+        trained = lookup.table.dtype
+        dtype = tables.dtype_of(lookup.table.name, trained)
+        is_kept = dtype in (trained, TableDtype.FP32)
+        dtypes["QUANT_EMB" if lookup.pooling else "QUANT_EC_EMB"].add("0" if is_kept else dtype.upper())
+    said = {name: next(iter(each), "0") for name, each in dtypes.items() if len(each) < 2}
+    return {name: word for name, word in said.items() if word != "0" or name == "QUANT_EMB"}
 
 
 def _candidate_sequence(pipeline: PipelineConfig, group: str) -> str:
@@ -87,7 +112,7 @@ def _candidate_sequence(pipeline: PipelineConfig, group: str) -> str:
 
 def _view_message(tower: TowerConfig, copies: Mapping[str, str]) -> EasyRecConfig:
     message = read_message(tower.pipeline.text, "config")
-    features = _feature_configs(message, tower.pipeline.features)
+    features = _feature_configs(message, tower)
     del message.feature_configs[:]
     message.feature_configs.extend(features)
     groups = [_group_config(message, group) for group in tower.pipeline.groups]
@@ -107,19 +132,23 @@ def _group_config(message: EasyRecConfig, group: FeatureGroup) -> FeatureGroupCo
     return entry
 
 
-def _feature_configs(message: EasyRecConfig, features: tuple[Feature, ...]) -> list[FeatureConfig]:
-    """Return one entry per feature or sequence, in the tower's order, after those that they are made of."""
+def _feature_configs(message: EasyRecConfig, tower: TowerConfig) -> list[FeatureConfig]:
+    """Return one entry per feature or sequence of the tower, and those that they are made of.
+
+    As TorchEasyRec's exporter writes them: those of a whole model in the config's order, else in the groups'.
+    """
     sources = {source.name: source for source in feature_sources(message)}
-    own = {feature.view_of or feature.name for feature in features}
+    features = {feature.view_of or feature.name: feature for feature in tower.pipeline.features}
+    names = [*_intermediates(features.keys(), sources), *features]
+    if tower.name is TowerName.MODEL:
+        names = [name for name in sources if name in names]
     entries: dict[str, FeatureConfig] = {}
-    for name in _intermediates(own, sources):
-        _add(entries, sources[name])
-    for feature in features:
-        source = sources[feature.view_of or feature.name]
-        if feature.view_of is not None:
-            entries[feature.name] = _scalar(feature, source)
+    for name in names:
+        feature = features.get(name)
+        if feature is not None and feature.view_of is not None:
+            entries[feature.name] = _scalar(feature, sources[name])
         else:
-            _add(entries, source)
+            _add(entries, sources[name])
     return list(entries.values())
 
 

@@ -79,7 +79,9 @@ class ConfiguredBlueprint(Blueprint):
         """Return the files that TorchEasyRec's servers read, for the tower's view."""
         config = self.planned.config
         copies = copy_feature_files(config, assets_uri=spec.assets_uri, config_uri=config_uri, places=places)
-        settings = render_model_acc(config, mode=spec.mode, max_batch_size=spec.max_batch_size)
+        settings = render_model_acc(
+            config, mode=spec.mode, layout=spec.layout, tables=spec.tables, max_batch_size=spec.max_batch_size
+        )
         contents = {
             "pipeline.config": render_pipeline_config(config, copies.names).encode(),
             "fg.json": render_fg_json(config, copies.names).encode(),

@@ -1,6 +1,6 @@
 """The dim plan of a tower: the input sizes that vary, and those that vary together. No torch here."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from exporter.config.schema import Feature, FeatureGroup, GroupKind, PipelineConfig
@@ -82,7 +82,8 @@ def plan_dims(features: Sequence[Feature], *, max_batch_size: int) -> DimPlan:
     every `.lengths` and every dense row shares `batch`. A package takes its inputs by position, and
     TorchEasyRec's servers pass them sorted by name; so inputs come in that order.
     """
-    return _plan(tensor for feature in features for tensor in _inputs(feature, max_batch_size))
+    tensors = [tensor for feature in features for tensor in _inputs(feature, max_batch_size)]
+    return plan_tensors(sorted(tensors, key=lambda tensor: tensor.name))
 
 
 def plan_group_tensors(pipeline: PipelineConfig, *, max_batch_size: int) -> DimPlan:
@@ -92,12 +93,12 @@ def plan_group_tensors(pipeline: PipelineConfig, *, max_batch_size: int) -> DimP
     jagged group has the total length of its parent on axis 0, a padded one the longest on axis 1: two
     symbols, each shared by all groups of one parent.
     """
-    tensors = (
+    tensors = [
         tensor
         for group in pipeline.embedded_groups
-        for tensor in _group_tensors(group, pipeline, max_batch_size)
-    )
-    return _without_shares(_plan(tensors))
+        for tensor in group_tensors(group, pipeline, max_batch_size)
+    ]
+    return plan_tensors(sorted(tensors, key=lambda tensor: tensor.name), divided=False)
 
 
 def group_tensor_name(key: str) -> str:
@@ -114,7 +115,7 @@ def longest_dim(total: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Extent:
+class Extent:
     """A dynamic axis before it is known which inputs share it."""
 
     name: str
@@ -126,23 +127,22 @@ class _Extent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Tensor:
+class PlannedTensor:
+    """A tensor before it is known which others share its dynamic axes."""
+
     name: str
     dtype: str
-    shape: tuple[int | _Extent, ...]
+    shape: tuple[int | Extent, ...]
 
 
-def _without_shares(plan: DimPlan) -> DimPlan:
-    """Return the plan of tensors that no lengths divide among rows."""
-    return replace(plan, dims=tuple(replace(dim, share=None) for dim in plan.dims))
+def plan_tensors(ordered: Sequence[PlannedTensor], *, divided: bool = True) -> DimPlan:
+    """Make a dim of every extent of these tensors, in the order of calls, that says how many inputs share it.
 
-
-def _plan(tensors: Iterable[_Tensor]) -> DimPlan:
-    """Order the tensors as in calls, and make a dim of every extent that says how many inputs share it."""
-    ordered = sorted(tensors, key=lambda tensor: tensor.name)
-    shared: dict[str, tuple[_Extent, int]] = {}
+    The dims have no shares if no lengths among the tensors divide them among rows.
+    """
+    shared: dict[str, tuple[Extent, int]] = {}
     for tensor in ordered:
-        for extent in (axis for axis in tensor.shape if isinstance(axis, _Extent)):
+        for extent in (axis for axis in tensor.shape if isinstance(axis, Extent)):
             first, inputs = shared.setdefault(extent.name, (extent, 0))
             shared[extent.name] = first, inputs + 1
     return DimPlan(
@@ -150,15 +150,18 @@ def _plan(tensors: Iterable[_Tensor]) -> DimPlan:
             TensorInput(
                 name=tensor.name,
                 dtype=tensor.dtype,
-                shape=tuple(axis.name if isinstance(axis, _Extent) else axis for axis in tensor.shape),
+                shape=tuple(axis.name if isinstance(axis, Extent) else axis for axis in tensor.shape),
             )
             for tensor in ordered
         ),
-        dims=tuple(_dim(extent, inputs) for extent, inputs in shared.values()),
+        dims=tuple(
+            _dim(extent if divided else replace(extent, share=None), inputs)
+            for extent, inputs in shared.values()
+        ),
     )
 
 
-def _dim(extent: _Extent, inputs: int) -> DynamicDim:
+def _dim(extent: Extent, inputs: int) -> DynamicDim:
     owner = f" of {extent.owner}" if extent.owner else ""
     reason = (
         f"{extent.counts}, shared by {inputs} inputs{owner}"
@@ -168,37 +171,37 @@ def _dim(extent: _Extent, inputs: int) -> DynamicDim:
     return DynamicDim(name=extent.name, low=extent.low, high=extent.high, reason=reason, share=extent.share)
 
 
-def _inputs(feature: Feature, max_batch_size: int) -> list[_Tensor]:
+def _inputs(feature: Feature, max_batch_size: int) -> list[PlannedTensor]:
     """Return the tensors of one feature: its values, and the lengths that divide them among rows."""
-    batch, total = _batch(max_batch_size), _total(feature, max_batch_size)
+    batch, total = batch_extent(max_batch_size), _total(feature, max_batch_size)
     if not feature.is_sparse:
-        values = _Tensor(
+        values = PlannedTensor(
             name=f"{feature.name}.values", dtype="float32", shape=(total or batch, feature.value_dim)
         )
         return [values, _lengths(feature, batch, "int32")] if feature.is_sequence else [values]
     flat = _values(feature, max_batch_size) if feature.is_multivalued else total or batch
     tensors = [
-        _Tensor(name=f"{feature.name}.values", dtype="int64", shape=(flat,)),
+        PlannedTensor(name=f"{feature.name}.values", dtype="int64", shape=(flat,)),
         _lengths(feature, batch, "int64"),
     ]
     if feature.weighted:
-        tensors.append(_Tensor(name=f"{feature.name}.weights", dtype="float32", shape=(flat,)))
+        tensors.append(PlannedTensor(name=f"{feature.name}.weights", dtype="float32", shape=(flat,)))
     if feature.is_multivalued and total is not None:
-        tensors.append(_Tensor(name=f"{feature.name}.key_lengths", dtype="int64", shape=(total,)))
+        tensors.append(PlannedTensor(name=f"{feature.name}.key_lengths", dtype="int64", shape=(total,)))
     return tensors
 
 
-def _lengths(feature: Feature, batch: _Extent, dtype: str) -> _Tensor:
-    return _Tensor(name=f"{feature.name}.lengths", dtype=dtype, shape=(batch,))
+def _lengths(feature: Feature, batch: Extent, dtype: str) -> PlannedTensor:
+    return PlannedTensor(name=f"{feature.name}.lengths", dtype=dtype, shape=(batch,))
 
 
-def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size: int) -> list[_Tensor]:
+def group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size: int) -> list[PlannedTensor]:
     """Return the tensors of one group: its kind decides how plain features and sequences are joined."""
     members = [pipeline.feature(name) for name in group.features]
-    batch = _batch(max_batch_size)
+    batch = batch_extent(max_batch_size)
 
-    def tensor(key: str, *shape: int | _Extent, dtype: str = "float32") -> _Tensor:
-        return _Tensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
+    def tensor(key: str, *shape: int | Extent, dtype: str = "float32") -> PlannedTensor:
+        return PlannedTensor(name=group_tensor_name(key), dtype=dtype, shape=shape)
 
     def width(features: Sequence[Feature]) -> int:
         return sum(group.wide_dim or feature.looked_up_width for feature in features)
@@ -210,7 +213,7 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
     tensors = [tensor(f"{group.name}.query", batch, width(queries))] if queries else []
     if not sequences:
         return tensors
-    axes: list[_Extent]
+    axes: list[Extent]
     if group.kind is GroupKind.SEQUENCE:
         axes = [batch, _longest(sequences[0], max_batch_size)]
     else:
@@ -224,15 +227,16 @@ def _group_tensors(group: FeatureGroup, pipeline: PipelineConfig, max_batch_size
     ]
 
 
-def _batch(max_batch_size: int) -> _Extent:
-    return _Extent(name=BATCH, low=1, high=max_batch_size, counts="rows per call")
+def batch_extent(max_batch_size: int) -> Extent:
+    """Return the extent of the rows of a call."""
+    return Extent(name=BATCH, low=1, high=max_batch_size, counts="rows per call")
 
 
-def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
+def _total(feature: Feature, max_batch_size: int) -> Extent | None:
     """Return the extent of the events of all rows; None outside a sequence."""
     if feature.sequence is None:
         return None
-    return _Extent(
+    return Extent(
         name=f"seq_{feature.sequence.name}",
         high=feature.sequence.length * max_batch_size or None,
         counts="elements of all rows",
@@ -243,13 +247,13 @@ def _total(feature: Feature, max_batch_size: int) -> _Extent | None:
     )
 
 
-def _longest(feature: Feature, max_batch_size: int) -> _Extent:
+def _longest(feature: Feature, max_batch_size: int) -> Extent:
     """Return the extent of the events of the longest row, to which groups are padded.
 
     One row may have all events of a call, because rows are not cut to the length that the config declares.
     """
     assert feature.sequence is not None
-    return _Extent(
+    return Extent(
         name=f"longest_{feature.sequence.name}",
         high=feature.sequence.length * max_batch_size or None,
         counts="elements of the longest row",
@@ -257,10 +261,10 @@ def _longest(feature: Feature, max_batch_size: int) -> _Extent:
     )
 
 
-def _values(feature: Feature, max_batch_size: int) -> _Extent:
+def _values(feature: Feature, max_batch_size: int) -> Extent:
     """Return the extent of the values of a multi-valued feature, over all rows and events."""
     events = feature.sequence.length if feature.sequence else 1
-    return _Extent(
+    return Extent(
         name=f"values_{feature.name}",
         high=feature.value_dim * events * max_batch_size or None,
         counts="values of all rows",

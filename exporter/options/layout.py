@@ -1,4 +1,4 @@
-"""The layout of a tower's files."""
+"""The layout of a tower's files, and the kinds of packages among them."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -14,3 +14,11 @@ class Layout(StrEnum):
 
     SLIPWAY = "slipway"  # packages that run one after the other, matched by the manifest's names
     TRITON = "triton"  # a model repository of Triton Inference Server, with a manifest over it
+    TORCHEASYREC = "torcheasyrec"  # what TorchEasyRec's own loader reads
+
+
+class PackageKind(StrEnum):
+    """The form of a package's code."""
+
+    AOTI = "aoti"  # compiled by AOTInductor; takes its inputs by position
+    TORCHSCRIPT = "torchscript"  # called with a dict of inputs and a device

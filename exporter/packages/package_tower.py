@@ -25,6 +25,7 @@ from exporter.packages.parts import (
     trace_parts,
 )
 from exporter.packages.request import PackagingRequest, minify_build_failure, minify_tracing_failure
+from exporter.packages.scripted_part import WrittenPart
 from exporter.readback.errors import ArchiveDiffers, WeightsDiffer
 from exporter.readback.packages import WrittenPackage, read_back
 from exporter.readback.tower_weights import find_altered_constant
@@ -56,6 +57,12 @@ class Packaged:
     report: VerificationReport
     tried: Tried  # the sizes of the cases
     trace: TraceTime | None  # None: code of an equal request was reused, and nothing was traced
+    scripted: WrittenPart | None = None  # in front of the parts
+
+    @property
+    def written(self) -> tuple[WrittenPart | CompiledPart, ...]:
+        """All packages on disk, in calling order."""
+        return (self.scripted, *self.parts) if self.scripted else self.parts
 
     @property
     def outputs(self) -> tuple[TensorEntry, ...]:
@@ -77,6 +84,7 @@ class _Unverified:
     traced: tuple[TracedPart, ...] = ()  # none for an equal request
     reused: tuple[ProgramCode, ...] = ()
     trace: TraceTime | None = None
+    scripted: WrittenPart | None = None  # in front of the parts
 
 
 def package_tower(request: PackagingRequest, cache: CodeCache | None, clock: StageClock) -> Packaged:
@@ -133,6 +141,7 @@ def _build(
             for part, code in zip(request.parts, found, strict=True)
         ]
         return _Unverified(
+            scripted=request.write_scripted(),
             parts=assemble_parts(coded, request.folder),
             origin=CodeOrigin(code="warm", reused="request"),
             reused=found,
@@ -185,28 +194,37 @@ def _build_by_graph(
                 progress((done + 1) / len(traced), f"{each.part.path}: warm, an equal graph's code is reused")
                 coded.append(CodedPart(part=each.part, code=code, weights=weights, passes=each.passes))
                 reused.append(code)
+        scripted = request.write_scripted()
         parts = assemble_parts(coded, request.folder)
     warm = len(reused) == len(coded)
     kept = note if cache is not None and cache.dropped else ""  # of a warm export: only what was dropped
     origin = (
         CodeOrigin(code="warm", reused="graph", note=kept) if warm else CodeOrigin(code="cold", note=note)
     )
-    return _Unverified(parts=parts, origin=origin, traced=traced, reused=tuple(reused), trace=trace_time)
+    return _Unverified(
+        parts=parts,
+        origin=origin,
+        traced=traced,
+        reused=tuple(reused),
+        trace=trace_time,
+        scripted=scripted,
+    )
 
 
 def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageClock) -> Packaged:
     """Take the packages through the gate."""
     # A failure with reused code may be the code's fault: all is built anew then, and minified if need be.
+    scripted = unverified.scripted
     minifying = nullcontext() if unverified.reused else minify_build_failure(request, unverified.traced)
     with minifying, clock.stage(Stage.VERIFY) as progress:
         runnable = RunnableTower(
             tower=request.tower,
-            chain=[part.link for part in unverified.parts],
+            chain=[*([scripted.link] if scripted else []), *(part.link for part in unverified.parts)],
             op_libraries=_op_libraries(unverified.parts),
             scratch=request.folder,
             device=request.device,
             passes=request.passes,
-            parts=[part.part.tower for part in unverified.parts],
+            parts=[*([scripted.part.tower] if scripted else []), *(part.tower for part in request.parts)],
             outputs=unverified.parts[-1].code.outputs,
             programs=[part.program for part in unverified.traced],
             lookup=request.lookup,
@@ -215,6 +233,8 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
             ahead=request.runner,
         )
         compared = read_back(_written_packages(request, unverified), request.weights, progress)
+        if scripted is not None:
+            compared = scripted.read_back(request.weights, compared)
         cases = request.make_cases()
         report = verify_tower(runnable, cases, progress, request.on_checked)
     return Packaged(
@@ -224,6 +244,7 @@ def _verify(request: PackagingRequest, unverified: _Unverified, clock: StageCloc
         report=report.model_copy(update={"read_back": compared}),
         tried=measure_tried(cases.must_agree, request.tower.plan, report.cases),
         trace=unverified.trace,
+        scripted=scripted,
     )
 
 

@@ -14,6 +14,7 @@ from exporter.aoti.compile import compile_code
 from exporter.lowering.kernels import with_kernels
 from exporter.manifest import AppliedPass
 from exporter.options.layout import Layout
+from exporter.packages.scripted_part import ScriptedPart, plan_torcheasyrec_halves
 from exporter.passes.apply_passes import apply_passes, preserved_calls, require_applied
 from exporter.spec import ExportSpec, Mode, Pass, Target
 from exporter.stages import Progress, no_progress
@@ -89,6 +90,7 @@ class PackagePlan:
 
     parts: tuple[Part, ...]
     lookup: LookUp | None = None
+    scripted: ScriptedPart | None = None  # a package as well, which does what `lookup` does
 
     def first_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the inputs of the first part for a call of the tower with `inputs`."""
@@ -97,6 +99,10 @@ class PackagePlan:
 
 def plan_packages(tower: Tower, spec: ExportSpec) -> PackagePlan:
     """Plan the packages that the spec asks for; where tables are sharded, only the dense part is packaged."""
+    if spec.mode is Mode.TWO_STAGE and spec.layout is Layout.TORCHEASYREC:
+        scripted, dense = plan_torcheasyrec_halves(tower, max_batch_size=spec.max_batch_size)
+        part = Part(tower=dense, path=PACKAGE_PATH)
+        return PackagePlan(parts=(part,), lookup=scripted.look_up, scripted=scripted)
     parts = plan_parts(tower, spec.mode, max_batch_size=spec.max_batch_size, paths=_plan_paths(tower, spec))
     if not spec.tables.sharded:
         return PackagePlan(parts=parts)

@@ -15,6 +15,7 @@ from exporter.families.loading import family_module
 from exporter.lowering.lower_tower import Fp32Reference
 from exporter.minify.on_failure import minify_on_failure, minify_on_trace_failure
 from exporter.packages.parts import Part, TracedPart
+from exporter.packages.scripted_part import ScriptedPart, WrittenPart
 from exporter.readback.tower_weights import TowerWeights
 from exporter.spec import Pass, Target
 from exporter.towers.lookup import LookUp
@@ -43,6 +44,7 @@ class PackagingRequest:
     passes: tuple[Pass, ...] = ()
     target: Target = "cpu"
     lookup: LookUp | None = None  # in front of the packages, where none of them looks up
+    scripted: ScriptedPart | None = None  # written as a package as well: it does what `lookup` does
     weights: TowerWeights | None = None  # None: the tower was not filled from a checkpoint
     fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
     runner: RunnerProcess | None = None  # to run packages in, if it was started ahead
@@ -54,6 +56,10 @@ class PackagingRequest:
     def cache_key(self) -> str:
         """The key of the request in the code cache, equal for requests whose packages have the same code."""
         return request_key([part.tower for part in self.parts], self.passes, self.device, self.target)
+
+    def write_scripted(self) -> WrittenPart | None:
+        """Write the scripted part, if there is one."""
+        return None if self.scripted is None else self.scripted.write(self.folder)
 
     def inputs_of(self, case: str) -> dict[str, Tensor]:
         """Return the first part's inputs in a verification case; for any other name those of the trace."""

@@ -52,7 +52,7 @@ def _problems(
     yield from _problems_of_packages(entry, packaged)
     inputs = opened.rows.take(_ROWS).tensors(opened.tower.plan)
     orders = [link.order for link in packaged.runnable.chain]
-    if opened.tower.plan.inputs and not packaged.runnable.lookup:
+    if opened.tower.plan.inputs and packaged.runnable.looks_up:
         yield from _problems_of_order("inputs", entry.inputs, orders[0])
     yield from _problems_of_tensors("inputs", entry.inputs, entry.dims, inputs)
     if not isinstance(planned, UnopenedTower):
@@ -84,12 +84,14 @@ def _problems_of_samples(entry: TowerEntry, written: WrittenSamples | None) -> I
 
 def _problems_of_packages(entry: TowerEntry, packaged: Packaged) -> Iterator[tuple[str, str]]:
     refs = [*([entry.sparse.package] if entry.sparse else []), entry.package]
-    links = [link.package for link in packaged.runnable.chain]
-    if len(refs) != len(packaged.parts) or links != [part.package.path for part in packaged.parts]:
+    links, written = packaged.runnable.chain, packaged.written
+    if len(refs) != len(written) or [link.package for link in links] != [w.package.path for w in written]:
         yield "package", "the packages are not those that the gate has run"
-    for ref, part in zip(refs, packaged.parts, strict=False):
-        written = part.package
-        expected = FileRef(path=f"{entry.name}/{part.part.path}", size=written.size, sha256=written.sha256)
+    if entry.sparse and entry.sparse.kind is not links[0].kind:
+        yield "sparse.kind", f"is {entry.sparse.kind}, and the package is {links[0].kind}"
+    for ref, each in zip(refs, written, strict=False):
+        path, file = f"{entry.name}/{each.part.path}", each.package
+        expected = FileRef(path=path, size=file.size, sha256=file.sha256)
         if ref != expected:
             yield ref.path, f"is {_describe(ref)}, and the package that was written is {_describe(expected)}"
 

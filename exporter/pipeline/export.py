@@ -157,6 +157,7 @@ def export_tower(
             parts=packages.parts,
             inputs=packages.first_inputs(opened.inputs),
             lookup=packages.lookup,
+            scripted=packages.scripted,
             make_cases=partial(make_cases, opened.rows, tower.plan),
             device=opened.device,
             folder=folder,
@@ -176,7 +177,7 @@ def export_tower(
     config_uri = attempt.config_uri or spec.config_uri
     beside = opened.blueprint.files(spec, config_uri, attempt.places)
     contents = {**beside.contents, **render_layout_files(tower.name, packaged, samples.choose(), attempt)}
-    files = write_tower_files(tower.name, contents, packaged.parts, folder)
+    files = write_tower_files(tower.name, contents, packaged.written, folder)
     written = samples.write(tower.name, folder)
     entry = make_tower_entry(
         opened,

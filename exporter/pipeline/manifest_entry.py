@@ -12,7 +12,6 @@ from exporter.config.declared_model import DeclaredConfig
 from exporter.config.features.tables import remark_on_rounding
 from exporter.declaration import TowerDeclaration
 from exporter.dims.entries import dim_entries, tensor_entries, tried_between
-from exporter.dims.plan import DimPlan
 from exporter.families.loading import family_package
 from exporter.manifest import (
     DimEntry,
@@ -25,6 +24,7 @@ from exporter.manifest import (
 )
 from exporter.packages.package_tower import Packaged
 from exporter.packages.parts import CompiledPart
+from exporter.packages.scripted_part import WrittenPart
 from exporter.pipeline.open_tower import OpenedTower
 from exporter.samples.entry import SamplesEntry
 from exporter.spec import IdWeights, TowerName
@@ -33,7 +33,10 @@ from exporter.towers.tower import Tower
 
 
 def write_tower_files(
-    tower: TowerName, contents: Mapping[str, bytes], compiled: Sequence[CompiledPart], folder: Path
+    tower: TowerName,
+    contents: Mapping[str, bytes],
+    packages: Sequence[WrittenPart | CompiledPart],
+    folder: Path,
 ) -> dict[str, Path]:
     """Write the files that go beside the package, by file name.
 
@@ -42,7 +45,7 @@ def write_tower_files(
     for name, content in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    paths = [part.part.path for part in compiled] + list(contents)
+    paths = [*(each.part.path for each in packages), *contents]
     return {f"{tower}/{path}": folder / path for path in paths}
 
 
@@ -58,16 +61,16 @@ def make_tower_entry(
 ) -> TowerEntry:
     """Make the tower's entry; it needs the verification report, which only verified packages have."""
     tower, rows = opened.tower, opened.rows
-    *sparse, last = packaged.parts
-    packages = [_package_ref(tower, part) for part in packaged.parts]
-    written = {package.path for package in packages}
+    last = packaged.parts[-1]
+    *sparse, package = (_package_ref(tower, each) for each in packaged.written)
+    written = {package.path, *(each.path for each in sparse)}
     dims = dim_entries(tower.plan, packaged.tried)
     others = tuple(file_ref(path, local) for path, local in files.items() if path not in written)
     return TowerEntry(
         name=tower.name,
         view=tower.config.view,
-        package=packages[-1],
-        sparse=_sparse_entry(packages[0], last.part.tower.plan, dims) if sparse else None,
+        package=package,
+        sparse=_sparse_entry(sparse[0], packaged, dims) if sparse else None,
         files=others,
         inputs=tensor_entries(tower.plan),
         outputs=last.code.outputs,
@@ -93,9 +96,9 @@ def make_tower_entry(
     )
 
 
-def _package_ref(tower: Tower, part: CompiledPart) -> FileRef:
-    written = part.package
-    return FileRef(path=f"{tower.name}/{part.part.path}", size=written.size, sha256=written.sha256)
+def _package_ref(tower: Tower, written: WrittenPart | CompiledPart) -> FileRef:
+    path, file = f"{tower.name}/{written.part.path}", written.package
+    return FileRef(path=path, size=file.size, sha256=file.sha256)
 
 
 def _declaration(tower: Tower) -> TowerDeclaration | None:
@@ -114,9 +117,10 @@ def _id_weights(tower: Tower) -> IdWeights | None:
     return tower.config.options.id_weights if weighted else None
 
 
-def _sparse_entry(package: FileRef, plan: DimPlan, dims: Sequence[DimEntry]) -> SparseEntry:
+def _sparse_entry(package: FileRef, packaged: Packaged, dims: Sequence[DimEntry]) -> SparseEntry:
+    plan, kind = packaged.parts[-1].part.tower.plan, packaged.runnable.chain[0].kind
     between = dim_entries(plan, tried_between(dims))
-    return SparseEntry(package=package, tensors=tensor_entries(plan), dims=between)
+    return SparseEntry(package=package, kind=kind, tensors=tensor_entries(plan), dims=between)
 
 
 def make_manifest(exported: Sequence[ExportedTower], planned: TowerToExport, attempt: Attempt) -> Manifest:

@@ -158,7 +158,7 @@ def _chain(entry: TowerEntry, root: Path) -> Iterator[Link]:
     """Yield the packages in calling order, each with the order of its inputs."""
     inputs = tuple(tensor.name for tensor in entry.inputs)
     if entry.sparse is not None:
-        yield Link(package=root / entry.sparse.package.path, order=inputs)
+        yield Link(package=root / entry.sparse.package.path, order=inputs, kind=entry.sparse.kind)
         inputs = tuple(tensor.name for tensor in entry.sparse.tensors)
     elif entry.tables is not None:
         inputs = tuple(tensor.name for tensor in entry.tables.tensors)

@@ -12,10 +12,11 @@ from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.dims.plan import BATCH
 from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows
+from exporter.options.layout import PackageKind
 from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.serving.tower_process import TowerProcess
 from exporter.storage.open import open_store, split_uri
-from exporter.verify.runner import Refused
+from exporter.verify.runner import PackageRunner, Refused
 
 _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
@@ -41,7 +42,7 @@ def predict(
         raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
     local = scratch / "predictions.parquet"
     rows = 0
-    with TowerProcess(tower, scratch) as served:
+    with _serve(tower, scratch) as served:
         writer: pq.ParquetWriter | None = None
         try:
             for inputs in _batches(tower, input_uri):
@@ -57,6 +58,19 @@ def predict(
     return rows
 
 
+def _serve(tower: DownloadedTower, scratch: Path) -> TowerProcess | PackageRunner:
+    """Return the tower in a process of its own: loaded as servers do, or as TorchEasyRec's loader does."""
+    if tower.chain[0].kind is not PackageKind.TORCHSCRIPT:
+        return TowerProcess(tower, scratch)
+    return PackageRunner(
+        tower.chain,
+        op_libraries=tower.manifest.op_libraries,
+        scratch=scratch,
+        device=tower.manifest.device,
+        tf32=tower.entry.tf32,
+    )
+
+
 def _batches(tower: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
     columns = [feature.name for feature in tower.features]
     size = min(_ROWS_PER_CALL, tower.manifest.max_batch_size)
@@ -66,7 +80,7 @@ def _batches(tower: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tenso
         )
 
 
-def _answer(served: TowerProcess, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+def _answer(served: TowerProcess | PackageRunner, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:
     try:
         return served.run(inputs)
     except Refused as refusal:

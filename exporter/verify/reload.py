@@ -20,6 +20,9 @@ from safetensors.torch import load_file, save_file
 
 from exporter.aoti.load import load_package
 from exporter.aoti.out_of_memory import as_out_of_memory
+from exporter.aoti.torch_loader import Package
+from exporter.options.layout import PackageKind
+from exporter.torcheasyrec.scripted_file import ScriptedHalf
 from exporter.verify.observe import (
     THREADS,
     Behaviour,
@@ -37,10 +40,14 @@ from exporter.verify.observe_dtypes import TakenAs, find_unchecked_dtypes
 
 
 class Link(BaseModel):
-    """One package of a chain, and the order in which it takes its inputs."""
+    """One package of a chain, and the order in which it takes its inputs; a scripted half takes them by name.
+
+    What a scripted half returns, the next package takes as it is, in that order and not by name.
+    """
 
     package: Path
     order: tuple[str, ...]
+    kind: PackageKind = PackageKind.AOTI
 
 
 class Setup(BaseModel):
@@ -144,9 +151,11 @@ class Chain:
         single_threaded: bool = False,
         runners: int = 1,
     ) -> None:
-        self._links = [
+        self._links: list[tuple[Package | ScriptedHalf, tuple[str, ...]]] = [
             (
-                load_package(link.package, device, single_threaded=single_threaded, runners=runners),
+                load_package(link.package, device, single_threaded=single_threaded, runners=runners)
+                if link.kind is PackageKind.AOTI
+                else ScriptedHalf(link.package, device, taken=link.order),
                 link.order,
             )
             for link in links
@@ -163,22 +172,28 @@ class Chain:
 
     def steps(self, tensors: Tensors) -> Iterator[Tensors]:
         """Yield the outputs of each package in turn."""
-        for package, order in self._links:
-            tensors = package({name: tensors[name] for name in order})
+        for place, (package, _) in enumerate(self._links):
+            tensors = package(self._select_inputs(place, tensors))
             yield tensors
 
     def calls(self, tensors: Tensors) -> Iterator[tuple[Callable[[Tensors], Tensors], Tensors]]:
         """Yield each package with its own inputs."""
-        for package, order in self._links:
-            given = {name: tensors[name] for name in order}
+        for place, (package, _) in enumerate(self._links):
+            given = self._select_inputs(place, tensors)
             yield package, given
             tensors = package(given)
 
     def call_unlocked(self, tensors: Tensors) -> Tensors:
         """Call as above, so that calls of other threads run at once, as they do in a server."""
-        for package, order in self._links:
-            tensors = package.call_unlocked({name: tensors[name] for name in order})
+        for place, (package, _) in enumerate(self._links):
+            tensors = package.call_unlocked(self._select_inputs(place, tensors))
         return tensors
+
+    def _select_inputs(self, place: int, tensors: Tensors) -> Tensors:
+        """Return what a package takes of the outputs of the one before it."""
+        if place and isinstance(self._links[place - 1][0], ScriptedHalf):
+            return tensors
+        return {name: tensors[name] for name in self._links[place][1]}
 
 
 def _handle(chain: Chain, request: RunRequest | ObserveRequest, device: torch.device) -> RunReply:

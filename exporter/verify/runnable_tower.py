@@ -11,6 +11,7 @@ from torch.export import ExportedProgram
 
 from exporter.lowering.lower_tower import Fp32Reference
 from exporter.manifest import TensorEntry
+from exporter.options.layout import PackageKind
 from exporter.spec import Pass
 from exporter.towers.lookup import LookUp
 from exporter.towers.tower import Tower, settle_ties
@@ -25,7 +26,7 @@ class RunnableTower:
     """A tower, the chain of packages compiled from it, and what either needs to be called."""
 
     tower: Tower
-    chain: Sequence[Link]  # the packages, in calling order
+    chain: Sequence[Link]  # all packages, in calling order
     op_libraries: tuple[str, ...]  # modules to import before a package is loaded
     scratch: Path  # inputs and outputs of the packages travel as files below it
     device: torch.device
@@ -33,7 +34,7 @@ class RunnableTower:
     parts: Sequence[Tower] = ()  # that the packages were made of, where there are several
     outputs: Sequence[TensorEntry] = ()  # as the manifest describes them; none: not known
     programs: Sequence[ExportedProgram] = ()  # that the packages were compiled from; none if code was reused
-    lookup: LookUp | None = None  # in front of the packages, where none of them looks up
+    lookup: LookUp | None = None  # in front of the programs, where none of them looks up
     fp32: Fp32Reference | None = None  # the tower as trained, where precision is given up
     call_limit_s: float = CALL_LIMIT_S  # for one call of the packages, and for loading them
     ahead: RunnerProcess | None = None  # to run the packages in, if it was started ahead
@@ -48,8 +49,13 @@ class RunnableTower:
         """The allowed difference of package and eager, as a fraction of an output's scale."""
         return choose_tolerance(self.passes, self.tower.config.options)
 
+    @property
+    def looks_up(self) -> bool:
+        """Return whether a package looks up, be it one that no program was traced for."""
+        return self.lookup is None or self.chain[0].kind is PackageKind.TORCHSCRIPT
+
     def first_inputs(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the inputs of the first package for a call of the tower, on the tower's device."""
+        """Return the inputs of the first program for a call of the tower, on the tower's device."""
         on_device = self.on_device(inputs)
         return on_device if self.lookup is None else self.lookup(on_device)
 
@@ -61,7 +67,7 @@ class RunnableTower:
 
     def run_parts(self, inputs: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
         """Yield the outputs of each eager part in turn, on the CPU."""
-        tensors = self.first_inputs(inputs)
+        tensors = self.on_device(inputs) if self.looks_up else self.first_inputs(inputs)
         for part in self.parts:
             with torch.no_grad():
                 tensors = part.module(tensors)
@@ -84,7 +90,7 @@ class RunnableTower:
             device=str(self.device),
             tf32=self.tower.config.options.tf32,
             threads=torch.get_num_threads(),
-            lookup=self.lookup,
+            lookup=None if self.looks_up else self.lookup,
             limit_s=self.call_limit_s,
             ahead=self.ahead,
         )

@@ -139,7 +139,8 @@ def _add_layout_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layout",
         choices=[layout.value for layout in Layout],
-        help="triton: each tower's folder holds a model repository for Triton Inference Server",
+        help="triton: each tower's folder holds a model repository for Triton Inference Server; "
+        "torcheasyrec, with --mode two_stage: the two files that TorchEasyRec's own loader reads",
     )
     parser.add_argument(
         "--triton-prefix",

@@ -8,6 +8,7 @@ from slipway.loading.layout.json_fields import Fields, read_file
 
 MANIFEST_NAME = "manifest.json"
 VERSION = 1
+_COMPILED = "aoti"  # the kind of packages that this loader loads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +96,7 @@ class Tower:
         """Read an entry."""
         packages = [FileRef.read(fields.child("package"))]
         if fields.has("sparse"):
-            packages.insert(0, FileRef.read(fields.child("sparse").child("package")))
+            packages.insert(0, _read_sparse(fields.child("sparse")))
         tables = None
         if fields.has("tables"):
             sharded = fields.child("tables")
@@ -114,6 +115,18 @@ class Tower:
             tables=tables,
             samples=FileRef.read(fields.child("samples").child("file")) if fields.has("samples") else None,
         )
+
+
+def _read_sparse(fields: Fields) -> FileRef:
+    """Read the package of the lookups, which must be compiled."""
+    kind = fields.text("kind") if fields.has("kind") else _COMPILED
+    if kind != _COMPILED:
+        raise ArtifactInvalid(
+            f"{fields.where}: the lookups are {kind}, in the layout of TorchEasyRec",
+            hint="load the tower's folder with TorchEasyRec's own loader, or export with layout slipway",
+            where=fields.where,
+        )
+    return FileRef.read(fields.child("package"))
 
 
 @dataclass(frozen=True, kw_only=True)

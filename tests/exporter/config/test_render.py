@@ -8,6 +8,8 @@ import pytest
 from exporter.config.parse import parse_pipeline_config
 from exporter.config.render import render_fg_json, render_model_acc, render_pipeline_config
 from exporter.config.schema import Feature, TowerConfig
+from exporter.options.layout import Layout
+from exporter.options.tables import Tables
 from exporter.spec import Mode, TowerName
 from exporter.towers.view import published_tower, tower_configs
 from tests.exporter.config.conftest import FIXTURES
@@ -163,9 +165,17 @@ def test_fg_json_holds_the_features_that_others_are_made_of() -> None:
     assert json.loads(render_fg_json(again)) == json.loads(render_fg_json(tower))
 
 
+def _acc(
+    tower: TowerConfig, mode: Mode, layout: Layout = Layout.SLIPWAY, tables: object = None
+) -> dict[str, str]:
+    chosen = Tables.model_validate(tables or {})
+    text = render_model_acc(tower, mode=mode, layout=layout, tables=chosen, max_batch_size=256)
+    acc: dict[str, str] = json.loads(text)
+    return acc
+
+
 def test_model_acc_holds_the_switches_as_strings(text: str) -> None:
-    acc = json.loads(render_model_acc(_towers(text)[TowerName.ITEM], mode=Mode.UNIFIED, max_batch_size=256))
-    assert acc == {
+    assert _acc(_towers(text)[TowerName.ITEM], Mode.UNIFIED) == {
         "SPARSE_INT64": "1",
         "QUANT_EMB": "0",
         "ENABLE_AOT": "2",
@@ -173,11 +183,35 @@ def test_model_acc_holds_the_switches_as_strings(text: str) -> None:
     }
 
 
+def test_model_acc_claims_two_stages_only_where_the_loader_can_load_them() -> None:
+    tower = _ranking("dlrm_hstu")
+    assert _acc(tower, Mode.TWO_STAGE, Layout.TORCHEASYREC)["ENABLE_AOT"] == "1"
+    assert "ENABLE_AOT" not in _acc(tower, Mode.TWO_STAGE)
+    assert "ENABLE_AOT" not in _acc(tower, Mode.UNIFIED, Layout.TRITON)
+
+
 def test_model_acc_of_a_ranking_model_names_the_sequence_of_candidates() -> None:
-    config = parse_pipeline_config((FIXTURES / "dlrm_hstu" / "pipeline.config").read_text())
-    [tower] = tower_configs(config, None)
-    acc = json.loads(render_model_acc(tower, mode=Mode.TWO_STAGE, max_batch_size=256))
-    assert (acc["cand_seq_pk"], acc["ENABLE_AOT"]) == ("cand_seq", "1")
+    assert _acc(_ranking("dlrm_hstu"), Mode.TWO_STAGE)["cand_seq_pk"] == "cand_seq"
+
+
+@pytest.mark.parametrize(
+    ("tables", "expected"),
+    [
+        ({}, {"QUANT_EMB": "0"}),
+        ({"dtype": "fp32"}, {"QUANT_EMB": "0"}),
+        ({"dtype": "int8"}, {"QUANT_EMB": "INT8", "QUANT_EC_EMB": "INT8"}),
+        ({"dtypes": {"video_id_emb": "fp16"}}, {"QUANT_EMB": "0", "QUANT_EC_EMB": "FP16"}),
+        ({"dtypes": {"user_id_emb": "int4"}}, {}),  # one of several pooled tables: no word says that
+    ],
+)
+def test_model_acc_says_how_tables_are_quantised(tables: dict[str, object], expected: dict[str, str]) -> None:
+    acc = _acc(_ranking("dlrm_hstu"), Mode.UNIFIED, tables=tables)
+    assert {name: word for name, word in acc.items() if name.startswith("QUANT")} == expected
+
+
+def _ranking(model: str) -> TowerConfig:
+    [tower] = tower_configs(parse_pipeline_config((FIXTURES / model / "pipeline.config").read_text()), None)
+    return tower
 
 
 def test_a_ranking_model_reads_its_published_config_back() -> None:

@@ -1,6 +1,7 @@
 """Every bit of a package is held against the checkpoint, and what differs is named."""
 
 import random
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from exporter.aoti.code import CompiledCode
+from exporter.checkpoint.stored_zip import data_start
 from exporter.lowering import tables as lowering_tables
+from exporter.manifest import ReadBack
 from exporter.models.embedding import id_map
-from exporter.readback.errors import WeightsDiffer
+from exporter.packages.parts import plan_packages
+from exporter.readback.errors import ArchiveDiffers, WeightsDiffer
 from exporter.readback.packages import WrittenPackage, read_back
+from exporter.readback.tower_weights import TowerWeights
 from exporter.spec import ExportSpec
 from tests.dynamic_models import spec_for, write_dynamic_checkpoint
 from tests.exporter.readback.packages import (
@@ -223,3 +228,44 @@ def test_a_flipped_bit_of_a_constant_of_the_code_is_found(tmp_path: Path) -> Non
     own = {"steps": torch.arange(40.0), "_tensor_constant0": torch.rand(3)}
     written = Written(packages=(package_of(own, None, tmp_path),), origin=None)  # type: ignore[arg-type]  # held against its own module
     assert flip_every_constant(written, seed=1) == 3
+
+
+def test_every_tensor_of_a_scripted_half_is_read_back(tmp_path: Path) -> None:
+    spec = packaged_spec("dcn_v2", tmp_path, mode="two_stage", layout="torcheasyrec")
+    opened = open_recorded(spec, tmp_path)
+    scripted = plan_packages(opened.tower, spec).scripted
+    assert scripted is not None
+    written = scripted.write(tmp_path)
+    origin = TowerWeights(filled=opened.filled, tables=opened.lowered.tables)
+    report = written.read_back(origin, ReadBack())
+    tensors = scripted.half.graph.state_dict()
+    assert (report.tensors, report.from_checkpoint) == (len(tensors), len(tensors))
+    assert report.bytes == sum(tensor.nbytes for tensor in tensors.values())
+    name = next(name for name in tensors if name.endswith("weight"))
+    owner, _, leaf = name.rpartition(".")
+    swapped = swapped_rows(tensors[name], 0, 1)
+    setattr(scripted.half.graph.get_submodule(owner), leaf, nn.Parameter(swapped))
+    with pytest.raises(WeightsDiffer, match="row 0, column 0"):
+        scripted.write(tmp_path).read_back(origin, ReadBack())
+
+
+def test_damage_to_a_scripted_half_is_found(tmp_path: Path) -> None:
+    spec = packaged_spec("hstu_match", tmp_path, mode="two_stage", layout="torcheasyrec")
+    opened = open_recorded(spec, tmp_path)
+    scripted = plan_packages(opened.tower, spec).scripted
+    assert scripted is not None
+    written = scripted.write(tmp_path)
+    origin = TowerWeights(filled=opened.filled, tables=opened.lowered.tables)
+    draw = random.Random(1)
+    with zipfile.ZipFile(written.package.path) as archive, written.package.path.open("rb") as file:
+        places = [
+            data_start(e, file) + draw.randrange(e.compress_size)
+            for e in archive.infolist()
+            if e.compress_size
+        ]
+    for place in places:
+        with (
+            flipped(written.package.path, place, draw.randrange(8)),
+            pytest.raises((ArchiveDiffers, WeightsDiffer)),
+        ):
+            written.read_back(origin, ReadBack())

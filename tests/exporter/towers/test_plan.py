@@ -264,6 +264,20 @@ def test_a_prefix_without_models_is_refused() -> None:
         ExportSpec.model_validate({**_spec().model_dump(), "triton_prefix": "feed"})
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"mode": "two_stage", "tables": "sharded"}, "no tables in shards"),
+        ({"family": "own"}, "no custom family"),
+    ],
+)
+def test_a_layout_is_refused_that_torcheasyrec_could_not_load(fields: dict[str, object], named: str) -> None:
+    given = {**_spec().model_dump(), **fields}
+    assert ExportSpec.model_validate(given).layout is Layout.SLIPWAY
+    with pytest.raises(ValidationError, match=named):
+        ExportSpec.model_validate({**given, "layout": "torcheasyrec"})
+
+
 def test_a_family_of_ones_own_brings_its_kernels() -> None:
     own = {"config": "", "family": "own", "checkpoint_uri": "x", "sample_input_uri": "x", "output_uri": "x"}
     spec = ExportSpec.model_validate({**own, "target": "cuda", "kernel": "triton"})

@@ -91,3 +91,11 @@ def _apart_from_order(blocks: Sequence[Mapping[str, Any]]) -> dict[str, dict[str
             own["features"] = _apart_from_order(own["features"])
         found[own.get("feature_name") or own["sequence_name"]] = own
     return found
+
+
+@pytest.mark.parametrize("model", sorted({path.parts[-3] for path in RECORDED} - {"tdm", "dssm_v2"}))
+def test_features_come_in_the_recorded_order(model: str) -> None:
+    [tower] = tower_configs(parse_pipeline_config((FIXTURES / model / "pipeline.config").read_text()), None)
+    written = list(_by_name(json.loads(render_fg_json(tower))["features"]))
+    recorded = list(_recorded(FIXTURES / model / "exported" / "fg.json"))
+    assert written == [name for name in recorded if name in written]
