@@ -13,6 +13,7 @@ from slipway.loading.errors import (
     MachineUnfit,
     OperatorsMissing,
     PrepareFailed,
+    ProofFailed,
     SignatureRefused,
     SwapRefused,
     TowerMissing,
@@ -20,6 +21,7 @@ from slipway.loading.errors import (
 )
 from slipway.loading.layout.manifest import TensorEntry
 from slipway.loading.layout.prepare import prepare
+from slipway.loading.proof import prove
 from slipway.loading.tower import LoadedTower, load
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "MachineUnfit",
     "OperatorsMissing",
     "PrepareFailed",
+    "ProofFailed",
     "SignatureRefused",
     "SwapRefused",
     "TensorEntry",
@@ -39,6 +42,7 @@ __all__ = [
     "VersionsDiffer",
     "load",
     "prepare",
+    "prove",
 ]
 
 

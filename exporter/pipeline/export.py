@@ -22,7 +22,7 @@ from exporter.packages.parts import TracedPart, plan_packages
 from exporter.packages.request import PackagingRequest
 from exporter.pipeline.crash_report import report_dead_tower
 from exporter.pipeline.entry_check import require_true_entry
-from exporter.pipeline.layout_files import render_layout_files
+from exporter.pipeline.layout_files import render_layout_files, require_layout
 from exporter.pipeline.manifest_entry import make_tower_entry, write_tower_files
 from exporter.pipeline.open_tower import open_tower
 from exporter.pipeline.publish import export_and_upload_towers, find_earlier_outcome, publish_towers
@@ -31,6 +31,7 @@ from exporter.pipeline.samples import SampleKeeper
 from exporter.readback.tower_weights import TowerWeights
 from exporter.shards.join import join_tables
 from exporter.shards.layout import RankReport, RankTables
+from exporter.spec import ExportSpec
 from exporter.stages import OnStage, Stage, StageClock
 from exporter.towers.plan import TowerToExport, plan_export, read_config
 from exporter.trace.outputs import output_entries
@@ -167,7 +168,7 @@ def export_tower(
             fp32=opened.lowered.fp32,
             runner=runner,
             call_limit_s=attempt.stage_limit_s / 4,  # a hanging call fails before the stage's limit ends all
-            on_traced=partial(inspect_programs, opened.items, diagnostics),
+            on_traced=partial(inspect_programs, spec, opened.items, diagnostics),
             on_checked=samples.keep,
         ),
         open_code_cache(attempt.code_cache) if attempt.code_cache else None,
@@ -197,13 +198,16 @@ def export_tower(
     )
 
 
-def inspect_programs(items: Items | None, diagnostics: Diagnostics, traced: Sequence[TracedPart]) -> None:
-    """Keep the traced programs for a later failure; refuse vectors that the tower cannot make.
+def inspect_programs(
+    spec: ExportSpec, items: Items | None, diagnostics: Diagnostics, traced: Sequence[TracedPart]
+) -> None:
+    """Keep the traced programs for a later failure; refuse vectors, or a layout, that the tower cannot make.
 
     Both happen before anything is compiled, which takes longest.
     """
     for part in traced:
         diagnostics.keep(f"{part.part.name}_program.txt", partial(str, part.program))
+    require_layout(spec, traced)
     if items is not None:
         plan_vectors(items, output_entries(traced[-1].program, traced[-1].part.tower.plan))
 

@@ -9,11 +9,26 @@ from exporter.attempt.attempt import Attempt
 from exporter.dims.entries import tensor_entries
 from exporter.options.layout import Layout
 from exporter.packages.package_tower import Packaged
+from exporter.packages.parts import TracedPart
 from exporter.pipeline.samples import Sample
-from exporter.spec import TowerName
+from exporter.spec import ExportSpec, TowerName
+from exporter.trace.outputs import output_entries
 from exporter.triton_server.kserve import KSERVE_NAME, render_kserve
+from exporter.triton_server.model_config import require_tensors
 from exporter.triton_server.names import REPOSITORY, model_name, package_models
 from exporter.triton_server.repository import PackageModel, RawTensor, render_repository
+
+
+def require_layout(spec: ExportSpec, traced: Sequence[TracedPart]) -> None:
+    """Refuse packages whose tensors cannot be served in the layout that is asked for.
+
+    Raises:
+        InvalidSpec: a tensor is of a dtype or a shape that Triton's backend does not take.
+    """
+    if spec.layout is Layout.TRITON:
+        for part in traced:
+            plan = part.part.tower.plan
+            require_tensors([*tensor_entries(plan), *output_entries(part.program, plan)])
 
 
 def render_layout_files(

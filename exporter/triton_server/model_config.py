@@ -1,6 +1,6 @@
 """Configurations of Triton's models, as the text of its message ModelConfig."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from exporter.errors import InvalidSpec
@@ -89,6 +89,13 @@ def render_ensemble(model: str, interface: Interface, steps: Sequence[Step]) -> 
     return _text([*lines, "}"])
 
 
+def require_tensors(tensors: Iterable[TensorEntry]) -> None:
+    """Raise InvalidSpec if a tensor is of a dtype or a shape that Triton's backend does not take."""
+    for tensor in tensors:
+        data_type(tensor)
+        _dims(tensor)
+
+
 def data_type(tensor: TensorEntry) -> str:
     """Return Triton's name of a tensor's dtype.
 
@@ -119,7 +126,7 @@ def _dims(tensor: TensorEntry) -> str:
     return _list(size if isinstance(size, int) else -1 for size in tensor.shape)
 
 
-def _list(sizes: "Iterator[int] | tuple[int, ...]") -> str:
+def _list(sizes: Iterable[int]) -> str:
     return f"[ {', '.join(str(size) for size in sizes)} ]"
 
 

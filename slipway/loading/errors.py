@@ -11,6 +11,7 @@ LoaderError
 ├── InputRefused         a call's inputs are not those that the manifest describes
 ├── CallFailed           a package failed for another reason than its inputs
 ├── SwapRefused          the newer artifact takes or returns other tensors
+├── ProofFailed          an answer to a sample request is not the published one
 └── PrepareFailed        the prepared folder could not be written
 """
 
@@ -95,6 +96,13 @@ class SwapRefused(LoaderError):
 
     code = "swap_refused"
     advice = "load the newer artifact as a tower of its own"
+
+
+class ProofFailed(LoaderError):
+    """An answer to a sample request is not the published one, or none was published."""
+
+    code = "proof_failed"
+    advice = "do not serve it here: export on such a machine, or with sample_rows of at least 1"
 
 
 class PrepareFailed(LoaderError):

@@ -74,6 +74,17 @@ class Fields:
         """Return a list of integers that are not negative."""
         return tuple(self._natural(name, item) for item in self.items(name))
 
+    def decimals(self, name: str) -> Mapping[str, float]:
+        """Return an object of numbers."""
+        found = self._value.get(name)
+        if not isinstance(found, dict) or not all(isinstance(each, int | float) for each in found.values()):
+            raise self._wrong(name, "an object of numbers")
+        return {str(key): float(each) for key, each in found.items()}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all fields."""
+        return tuple(self._value)
+
     def child(self, name: str) -> "Fields":
         """Return an object."""
         return Fields(self._value.get(name), f"{self.where}.{name}")

@@ -1,5 +1,6 @@
 """The manifest of an artifact, as far as a server needs it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,19 @@ class ShardedTables:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SampleCase:
+    """A sample request: how far each output may be from the published answer."""
+
+    name: str
+    allowed: Mapping[str, float]  # output -> largest absolute difference
+
+    @classmethod
+    def read(cls, fields: Fields) -> "SampleCase":
+        """Read an entry."""
+        return cls(name=fields.text("name"), allowed=fields.decimals("allowed"))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tower:
     """A tower: its packages in calling order, and its inputs and outputs in the order of the packages."""
 
@@ -83,6 +97,7 @@ class Tower:
     demands: tuple[str, ...]  # a refusal "but received n" means that the n-th, from 1, is not met
     tables: ShardedTables | None
     samples: FileRef | None  # inputs with their answers
+    sample_cases: tuple[SampleCase, ...] = ()  # that the file holds
 
     @property
     def all_files(self) -> tuple[FileRef, ...]:
@@ -104,6 +119,7 @@ class Tower:
                 index=FileRef.read(sharded.child("index")),
                 shards=tuple(map(FileRef.read, sharded.children("shards"))),
             )
+        samples = fields.child("samples") if fields.has("samples") else None
         return cls(
             name=fields.text("name"),
             packages=tuple(packages),
@@ -113,7 +129,8 @@ class Tower:
             dims=tuple(map(Dim.read, fields.children("dims"))),
             demands=fields.texts("demands"),
             tables=tables,
-            samples=FileRef.read(fields.child("samples").child("file")) if fields.has("samples") else None,
+            samples=FileRef.read(samples.child("file")) if samples else None,
+            sample_cases=tuple(map(SampleCase.read, samples.children("cases"))) if samples else (),
         )
 
 

@@ -6,6 +6,7 @@ from tritonclient.grpc import model_config_pb2 as messages
 from exporter.errors import InvalidSpec
 from exporter.manifest import TensorEntry
 from exporter.spec import Device
+from exporter.triton_server.model_config import require_tensors
 from exporter.triton_server.repository import PackageModel, RawTensor, render_repository
 from tests.exporter.triton_server.model_repository import models_of, problems_of
 
@@ -107,3 +108,5 @@ def test_tensors_that_triton_does_not_take_are_refused(tensor: TensorEntry, reas
     with pytest.raises(InvalidSpec, match=f"`layout: triton`: {reason}") as refusal:
         render_repository("item", [package("item", (IDS,), (tensor,))], Device.CPU)
     assert refusal.value.where == "layout"
+    with pytest.raises(InvalidSpec, match=reason):  # and before anything is compiled
+        require_tensors([IDS, tensor])
