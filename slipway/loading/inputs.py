@@ -70,7 +70,9 @@ class InputCheck:
         return InputRefused("; ".join(problems), where=(missing or unknown)[0])
 
     @staticmethod
-    def _no_tensor(inputs: Mapping[str, object]) -> InputRefused:
+    def _no_tensor(inputs: object) -> InputRefused:
+        if not isinstance(inputs, Mapping):
+            return InputRefused(f"inputs are a dict of tensors by name, not {type(inputs).__name__}")
         name = next(name for name, value in inputs.items() if not isinstance(value, Tensor))
         return InputRefused(f"{name} is no tensor: {type(inputs[name]).__name__}", where=name)
 

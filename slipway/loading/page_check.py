@@ -27,6 +27,11 @@ class PageCheck:
         self._thread = threading.Thread(target=self._run, name="slipway-page-check", daemon=True)
         self._thread.start()
 
+    def require_intact(self) -> None:
+        """Raise ArtifactDamaged if anything was found damaged; a new one, as an error grows when raised."""
+        if self.damage is not None:
+            raise ArtifactDamaged(self.damage.message, where=self.damage.where)
+
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until every chunk has been checked, at most so long; return whether that is so."""
         self._thread.join(seconds)

@@ -73,8 +73,8 @@ class LoadedTower:
         release = self._release
         if release is None:
             raise CallFailed(f"the {self.name} tower is closed", hint="load it again")
-        if release.page_check is not None and release.page_check.damage is not None:
-            raise release.page_check.damage
+        if release.page_check is not None:
+            release.page_check.require_intact()
         values = release.input_check.in_order(inputs)
         try:
             return release.call(values, inputs)
@@ -115,8 +115,7 @@ class LoadedTower:
         if page_check is None:
             return True
         has_ended = page_check.wait(seconds)
-        if page_check.damage is not None:
-            raise page_check.damage
+        page_check.require_intact()
         return has_ended
 
     @property

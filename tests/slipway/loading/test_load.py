@@ -111,6 +111,11 @@ def test_a_refusal_names_the_input_in_the_manifests_words(artifacts: Artifacts, 
         assert torch.equal(tower(INPUTS)["emb"], torchs_answer(artifacts.published(name)))
 
 
+def test_inputs_that_are_no_dict_are_refused(tower: LoadedTower) -> None:
+    with pytest.raises(InputRefused, match="a dict of tensors by name, not list"):
+        tower([LENGTHS, VALUES])  # type: ignore[arg-type]  # what is refused
+
+
 def test_threads_that_call_and_are_refused_at_once_get_their_own_answers(artifacts: Artifacts) -> None:
     """With fewer places than threads: a refusal must wake those who wait."""
     wrong: queue.SimpleQueue[object] = queue.SimpleQueue()
