@@ -28,9 +28,9 @@ INSTALLED := $(VENV)/.installed
 WARMED_UP := $(VENV)/.warmed-up
 CODE := benchmarks cli deploy docs examples exporter jobs launcher processes protos service slipway telemetry tests worker setup.py
 
-# python3.11, or a python3 that is one. Override with `make PYTHON=/path/to/python3.11 …`.
-is_python311 = $(shell $(1) -c 'import sys; print(sys.version_info[:2] == (3, 11))' 2>/dev/null)
-PYTHON ?= $(firstword $(foreach name,python3.11 python3 python,$(if $(filter True,$(call is_python311,$(name))),$(name))))
+# The pins are of 3.11, which is taken first. Override with `make PYTHON=/path/to/python …`.
+is_known = $(shell $(1) -c 'import sys; print((3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null)
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3 python,$(if $(filter True,$(call is_known,$(name))),$(name))))
 
 # Tests in as many processes, a file at a time. Each can take 3 GB while it compiles; `make test TEST_PROCESSES=8` where
 # there is room, and ARGS="-n 0 …" for none but pytest's own, as a debugger needs.
@@ -45,6 +45,12 @@ demo: install ## train a small model on MovieLens-100K, export it, and measure t
 .PHONY: up
 up: install ## start Redis, the API and a worker, print their URLs, and keep running; ARGS="--port 9000"
 	@$(BIN)/python -m launcher $(ARGS)
+
+.PHONY: wheels
+wheels: $(INSTALLED) ## build the wheel and the sdist of `slipway` and of `slipway-service`, into dist/
+	@$(PIP) install -qq 'build==1.6.1'
+	@$(BIN)/python -m build --outdir dist slipway
+	@$(BIN)/python -m build --outdir dist .
 
 ##@ Work on it
 
@@ -170,7 +176,7 @@ lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml into requiremen
 
 .PHONY: clean
 clean: ## remove the virtual environments, generated code and caches
-	@rm -rf .venv .venv-torch-* $(CUDA_VENV) $(AUDIT_VENV) exporter/config/pb build dist *.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv .venv-torch-* $(CUDA_VENV) $(AUDIT_VENV) exporter/config/pb build dist *.egg-info slipway/build slipway/*.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -182,15 +188,16 @@ help: ## this list
 # --- how it is done -----------------------------------------------------------------------------------
 
 # The stamp is written last, so that an interrupted install is continued; pip skips what is installed.
-$(INSTALLED): $(LOCKS) pyproject.toml setup.py | $(VENV)/.created
+$(INSTALLED): $(LOCKS) pyproject.toml setup.py slipway/pyproject.toml | $(VENV)/.created
 	@echo 'installing torch $(OTHER_TORCH) (1/4)'
-	@$(PIP) install -qq $(if $(OTHER_TORCH),torch triton -c $(TORCH_PINS),-r requirements/torch.txt)
+	@options="$$($(BIN)/python -m deploy.torch_source $(if $(OTHER_TORCH),$(TORCH_PINS),requirements/torch.txt))"; \
+	  $(PIP) install -qq $$options $(if $(OTHER_TORCH),torch triton -c $(TORCH_PINS),-r requirements/torch.txt)
 	@echo 'installing the other dependencies (2/4)'
 	@$(PIP) install -qq -r requirements/dev.txt
 	@echo 'installing torchrec and fbgemm for CPU (3/4)'
 	@$(PIP) install -qq --no-deps $(if $(OTHER_TORCH),fbgemm-gpu-cpu torchrec -c $(TORCH_PINS),-r requirements/cpu.txt)
 	@echo 'installing slipway itself (4/4)'
-	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable . --editable ./slipway
 	@if command -v npm >/dev/null; then echo 'installing Azurite, for tests'; \
 	  timeout 180 npm ci --silent --ignore-scripts --no-audit --no-fund --prefix tests/stores/azurite </dev/null \
 	  || { rm -rf tests/stores/azurite/node_modules; echo 'Azurite was not installed: tests of az:// are skipped'; }; fi
@@ -214,9 +221,9 @@ $(AUDIT_VENV)/.installed: Makefile | $(AUDIT_VENV)/.created
 	@touch $@
 
 $(VENV)/.created $(CUDA_VENV)/.created $(AUDIT_VENV)/.created: %/.created:
-	@test -n '$(PYTHON)' || $(call stop,Slipway needs Python 3.11 and found none,python3.11 python3.11-venv)
+	@test -n '$(PYTHON)' || $(call stop,Slipway needs Python 3.11 to 3.13 and found none,python3 python3-venv)
 	@command -v g++ >/dev/null || $(call stop,Slipway needs g++ to compile packages and found none,g++)
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call stop,$(PYTHON) cannot make a virtual environment,python3.11-venv)
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call stop,$(PYTHON) cannot make a virtual environment,python3-venv)
 	@echo 'creating $* with $(PYTHON)'
 	@$(PYTHON) -m venv --clear $*
 	@touch $@

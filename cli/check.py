@@ -73,7 +73,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_code_cache_option(parser)
     parser.add_argument("--json", action="store_true", help="print all findings as JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs="exporter")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -68,7 +68,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         default=ClientSettings().url,
         help="URL of the service that knows the jobs; default: SLIPWAY_URL or %(default)s",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs="exporter")
 
 
 def _add_runs(parser: argparse.ArgumentParser) -> None:

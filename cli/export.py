@@ -53,7 +53,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     add_baseline_option(parser)
     parser.add_argument("--json", action="store_true", help="print the job as JSON at the end")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs="exporter")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn
 
-from cli import check, diff, export, inspect, plan, predict, prepare, prove
+from cli import check, diff, export, inspect, plan, predict, prepare, prove, up
 from cli.errors import InvalidCommand
 from cli.settings import leave_the_gpu_to_forks
 from exporter.aoti.probe.start import require_usable_torch
 from exporter.outcome import Failure
 from exporter.torch_releases import installed_release
 from exporter.version import __version__
+from processes.extras import as_missing_extra, require_extras
 from processes.interrupts import interrupt_on_end_signals
 from service.commands.parser import add_commands
 from telemetry.choices import LogFormat, LogLevel
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         parsed = parser.parse_args(words)
+        if extra := getattr(parsed, "needs", None):
+            require_extras(extra)
         code: int = parsed.run(parsed)
         sys.stdout.flush()
         return code
@@ -58,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 (every error becomes one line)
         if _TRACEBACK in words:
             traceback.print_exc()
-        print(error_line(Failure.of(error), as_json="--json" in words), file=sys.stderr)
+        told = as_missing_extra(error) if isinstance(error, ModuleNotFoundError) else None
+        print(error_line(Failure.of(told or error), as_json="--json" in words), file=sys.stderr)
         return INVALID_COMMAND if isinstance(error, InvalidCommand) else 1
 
 
@@ -119,6 +123,7 @@ def build_parser() -> argparse.ArgumentParser:
     inspect.add_command(subparsers)
     diff.add_command(subparsers)
     add_commands(subparsers)
+    up.add_command(subparsers)
     return parser
 
 

@@ -35,7 +35,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="public key; an artifact that is not signed with it is refused",
     )
     parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, needs="exporter")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ COPY service service
 COPY slipway slipway
 COPY telemetry telemetry
 COPY worker worker
-RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w dist . \
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation -w dist . ./slipway \
     && /opt/slipway/bin/pip install --no-deps dist/*.whl \
     && /opt/slipway/bin/pip uninstall -y pip setuptools
 

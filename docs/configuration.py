@@ -34,7 +34,7 @@ PROGRAMS: Mapping[str, type[BaseSettings]] = {
     "`oss://`, in the variables of all tools of Alibaba Cloud": AlibabaSettings,
     "`gs://`, beside the variables of Google's own tools": GoogleSettings,
     "`az://`, beside the variables of Azure's default chain": AzureSettings,
-    "`make up`, which passes the rest of the environment on": LauncherSettings,
+    "`slipway up` and `make up`, which pass the rest of the environment on": LauncherSettings,
 }
 
 _HEAD = """# Configuration

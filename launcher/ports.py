@@ -23,6 +23,6 @@ def claim_port(host: str, port: int) -> int:
     except OSError as error:
         raise LaunchFailed(
             f"port {port} of {host} cannot be used: {error.strerror}",
-            hint="choose another with --port, or --port 0 for any that is free (make up ARGS='--port 0')",
+            hint="choose another with --port, or --port 0 for any that is free",
         ) from error
     return port

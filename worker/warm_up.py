@@ -23,7 +23,7 @@ def main() -> int:
     folder = arguments.folder or CompilerSettings().torchinductor_cache_dir
     with tempfile.TemporaryDirectory(prefix="slipway-warm-up-") as scratch:
         environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder.absolute()), "TMPDIR": scratch}
-        command = [sys.executable, "-m", "exporter.aoti.warm_up", *(arguments.targets or ["cpu"])]
+        command = [sys.executable, "-P", "-m", "exporter.aoti.warm_up", *(arguments.targets or ["cpu"])]
         return subprocess.run(command, env=inherited_environment(environment), check=False).returncode
 
 

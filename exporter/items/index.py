@@ -78,7 +78,7 @@ def build_index(request: IndexRequest, progress: Progress) -> IndexResult:
     """
     last_lines: deque[str] = deque(maxlen=20)
     with subprocess.Popen(
-        ["env", _WAITING, sys.executable, "-m", _CHILD],
+        ["env", _WAITING, sys.executable, "-P", "-m", _CHILD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -72,7 +72,7 @@ class ScriptRunner:
         with ExitStack() as starting:
             self._process = starting.enter_context(
                 subprocess.Popen(
-                    ["env", _NO_POOL, _NO_DRIVER, sys.executable, "-m", _CHILD, *self._libraries],
+                    ["env", _NO_POOL, _NO_DRIVER, sys.executable, "-P", "-m", _CHILD, *self._libraries],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

@@ -54,7 +54,7 @@ Reply = TypeVar("Reply", bound=BaseModel)
 
 def make_server() -> ForkServer:
     """Return a server of the processes that run packages: it imports torch once for all of them."""
-    command = ["env", *RUNNER_ENVIRONMENT, sys.executable, "-m", _SERVER]
+    command = ["env", *RUNNER_ENVIRONMENT, sys.executable, "-P", "-m", _SERVER]
     return ForkServer(partial(start_server, command))
 
 
@@ -96,7 +96,7 @@ class RunnerProcess:
             return self.server.start(self.folder, self._program)
         return subprocess.Popen(
             # AOTInductor unpacks packages below TMPDIR, and a killed process leaves them there.
-            ["env", *RUNNER_ENVIRONMENT, f"TMPDIR={self.folder}", sys.executable, "-m", self._program],
+            ["env", *RUNNER_ENVIRONMENT, f"TMPDIR={self.folder}", sys.executable, "-P", "-m", self._program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

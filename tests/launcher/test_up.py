@@ -133,6 +133,25 @@ def test_an_interrupt_ends_all_programs(program: "subprocess.Popen[str]", number
     assert still_alive(processes) == []
 
 
+def test_slipway_up_takes_no_modules_of_the_folder_for_its_own(tmp_path: Path) -> None:
+    for name in ("cli", "exporter", "jobs", "launcher", "processes", "service", "telemetry", "worker"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')")
+    start = "import sys; from slipway.command import main; sys.exit(main())"
+    command = [*HEARS_HANGUP, sys.executable, "-P", "-c", start, "up", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as program:
+        assert program.stdout is not None
+        said = [program.stdout.readline() for _ in range(7)]
+        assert said[4:] == [
+            f"data    {tmp_path}/.slipway\n",
+            f"logs    {tmp_path}/.slipway/logs\n",
+            "stop with ctrl-C\n",
+        ]
+        processes = family(program.pid)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(timeout=30) == 0
+        assert still_alive(processes) == []
+
+
 def test_a_killed_launcher_takes_all_programs_with_it(program: "subprocess.Popen[str]") -> None:
     processes = family(program.pid)
     os.kill(program.pid, signal.SIGKILL)

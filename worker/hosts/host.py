@@ -115,6 +115,7 @@ class HostOfRanks:
         ranks = subprocess.Popen(
             [
                 sys.executable,
+                "-P",
                 "-m",
                 "worker.attempt.ranks",
                 str(self.workspace.path),

@@ -161,7 +161,15 @@ class ResidentProcess:
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(
-                ["env", *RUNNER_ENVIRONMENT, sys.executable, "-m", "worker.resident.server", str(number)],
+                [
+                    "env",
+                    *RUNNER_ENVIRONMENT,
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "worker.resident.server",
+                    str(number),
+                ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[number],
                 env=self._environment,

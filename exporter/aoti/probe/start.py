@@ -22,7 +22,7 @@ def require_usable_torch() -> None:
     """
     if installed_release() in SUPPORTED:
         return
-    command = [sys.executable, "-m", "exporter.aoti.probe.check"]
+    command = [sys.executable, "-P", "-m", "exporter.aoti.probe.check"]
     answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_S)
     if answer.returncode == 0:
         return
