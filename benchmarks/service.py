@@ -98,16 +98,25 @@ class ServiceFigures(BaseModel):
 
 
 def main() -> int:
-    return run_benchmark("service", build_parser("service", __doc__).parse_args(), measure)
+    parser = build_parser("service", __doc__)
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=max(_STORED),
+        metavar="N",
+        help="leave out services with more than N jobs; default: %(default)s",
+    )
+    given = parser.parse_args()
+    return run_benchmark("service", given, functools.partial(measure, most=given.most))
 
 
-def measure(run: Run) -> Report:
+def measure(run: Run, most: int) -> Report:
     """Measure polls, then accepted jobs on the service with the fewest jobs, then a complete stack."""
     spec = demo_model(run.folder).spec(run.folder, seed=1)
     inline = spec.model_copy(update={"config": demo_model(run.folder).config, "config_uri": None})
     with ExitStack() as running:
         apis = []
-        for stored in _FEW_STORED if run.quick else _STORED:
+        for stored in (each for each in (_FEW_STORED if run.quick else _STORED) if each <= most):
             folder = run.folder / f"api-{stored}"
             folder.mkdir()
             apis.append(running.enter_context(running_api(folder, inline, stored=stored)))
