@@ -7,18 +7,21 @@ from itertools import islice
 _NAMES = "signature|credential|token|secret|password|key"
 _FIELDS = "secret_access_key|access_key_secret|client_secret|session_token|api_key|password"
 _QUOTE = r"(?:\\?[\"'])?"  # plain, or escaped as in a JSON string
+# The form of a secret, what to put in its place, and a part of every such text: most lines lack it, and then
+# need not be searched.
 _SECRETS = (
-    (re.compile(r"(?<=://)[^/\s@\"']{1,1024}@"), "…@"),  # user and password of a URI
-    (re.compile(rf"(?i)([?&][\w-]{{0,64}}(?:{_NAMES})[\w-]{{0,64}}=)[^&\s\"'\\]+"), r"\1…"),
-    (re.compile(r"(?i)([?&]sig=)[^&\s\"'\\]+"), r"\1…"),  # of Azure's shared access signatures
-    (re.compile(r"(?i)\b((?:Account|SharedAccess)(?:Key|Signature)=)[^;\s\"']+"), r"\1…"),
-    (re.compile(r"whsec_[\w+/=-]+"), "whsec_…"),
-    (re.compile(r"(?i)(bearer\s{1,9})[\w.~+/=-]+"), r"\1…"),
+    (re.compile(r"(?<=://)[^/\s@\"']{1,1024}@"), "…@", "@"),  # user and password of a URI
+    (re.compile(rf"(?i)([?&][\w-]{{0,64}}(?:{_NAMES})[\w-]{{0,64}}=)[^&\s\"'\\]+"), r"\1…", "="),
+    (re.compile(r"(?i)([?&]sig=)[^&\s\"'\\]+"), r"\1…", "="),  # of Azure's shared access signatures
+    (re.compile(r"(?i)\b((?:Account|SharedAccess)(?:Key|Signature)=)[^;\s\"']+"), r"\1…", "="),
+    (re.compile(r"whsec_[\w+/=-]+"), "whsec_…", "whsec_"),
+    (re.compile(r"(?i)(bearer\s{1,9})[\w.~+/=-]+"), r"\1…", ""),
     (
         re.compile(
             rf"(?i)\b((?:aws_|oss_|azure_|alibaba_cloud_)?(?:{_FIELDS}){_QUOTE}\s{{0,9}}[=:]\s{{0,9}}{_QUOTE})[^\s\"',\\]+"
         ),
         r"\1…",
+        "",
     ),
 )
 _SHORTEST = 8  # characters of a known secret; a shorter one would blot out words
@@ -37,8 +40,9 @@ def redact(text: str, known: Iterable[str] = ()) -> str:
     for secret in known:
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, "…")
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
+    for pattern, instead, part in _SECRETS:
+        if part in text:
+            text = pattern.sub(instead, text)
     return text
 
 
