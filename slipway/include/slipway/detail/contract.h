@@ -109,10 +109,10 @@ class Contract {
                    std::to_string(inputs.size()));
         std::vector<std::pair<int64_t, size_t>> sizes(dims.size(),
                                                       {-1, 0});  // of each dim, and the input that has it
-        for (size_t i = 0; i < inputs.size(); ++i) {
-            require_kind(given[i], inputs[i]);
-            require_sizes(given[i], i, sizes);
-        }
+        for (size_t i = 0; i < inputs.size(); ++i) require_kind(given[i], inputs[i]);
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (const std::string problem = wrong_sizes(given[i], i, sizes); !problem.empty())
+                refuse(with_lengths(problem, inputs[i].name, given));
     }
 
     /// Whether callers can tell the towers apart: by names, dtypes and shapes, but not by bounds of sizes.
@@ -129,10 +129,15 @@ class Contract {
             const std::string_view digits = line.substr(at + before.size());
             size_t number = 0;
             const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-            if (read.ec == std::errc() && number >= 1 && number <= demands.size()) return demands[number - 1];
+            if (read.ec == std::errc() && number >= 1 && number <= demands.size()) {
+                const std::string& demand = demands[number - 1];  // begins with the name of an input
+                return with_lengths(demand, demand.substr(0, demand.find(' ')), given);
+            }
         }
-        const std::string lengths = lengths_that_do_not_add_up(given);
-        return lengths.empty() ? "the tower refuses the inputs: " + std::string(line) : lengths;
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (const std::string problem = wrong_lengths(i, given); !problem.empty())
+                return inputs[i].name + ": " + problem;
+        return "the tower refuses the inputs: " + std::string(line);
     }
 
     std::vector<Dim> dims;
@@ -190,51 +195,60 @@ class Contract {
                "] on " + tensor.device().str());
     }
 
-    void require_sizes(const at::Tensor& tensor, size_t which,
-                       std::vector<std::pair<int64_t, size_t>>& sizes) const {
+    /// The words for an input's sizes that are not the manifest's, or not those of the inputs before it; or
+    /// "".
+    std::string wrong_sizes(const at::Tensor& tensor, size_t which,
+                            std::vector<std::pair<int64_t, size_t>>& sizes) const {
         const TensorSpec& spec = inputs[which];
         for (size_t axis = 0; axis < spec.shape.size(); ++axis) {
             const int64_t size = tensor.size(static_cast<int64_t>(axis));
             if (spec.shape[axis].dim == Axis::fixed) {
                 if (size != spec.shape[axis].size)
-                    refuse(spec.name + ": its axis " + std::to_string(axis) + " has " + grouped(size) +
-                           " elements instead of " + grouped(spec.shape[axis].size));
+                    return spec.name + ": its axis " + std::to_string(axis) + " has " + grouped(size) +
+                           " elements instead of " + grouped(spec.shape[axis].size);
                 continue;
             }
             const Dim& dim = dims[spec.shape[axis].dim];
             auto& [known, whose] = sizes[spec.shape[axis].dim];
             if (known >= 0 && size != known)
-                refuse(spec.name + " has " + grouped(size) + " elements and " + inputs[whose].name + " " +
-                       grouped(known) + ": both are " + dim.name);
+                return spec.name + " has " + grouped(size) + " elements and " + inputs[whose].name + " " +
+                       grouped(known) + ": both are " + dim.name;
             if (size < dim.low || size > dim.high)
-                refuse(spec.name + ": " + dim.name + " is " + grouped(size) + ", and must be " +
+                return spec.name + ": " + dim.name + " is " + grouped(size) + ", and must be " +
                        grouped(dim.low) +
-                       (dim.high == Dim::unbounded ? " or more" : " to " + grouped(dim.high)));
+                       (dim.high == Dim::unbounded ? " or more" : " to " + grouped(dim.high));
             if (known < 0) known = size, whose = which;
         }
+        return "";
     }
 
-    /// The words for the first lengths that are not those of what they count; "" if there are none.
-    std::string lengths_that_do_not_add_up(const std::vector<at::Tensor>& given) const {
+    /// A problem of an input, and by how much its lengths are off, if they are.
+    std::string with_lengths(const std::string& problem, const std::string& name,
+                             const std::vector<at::Tensor>& given) const {
+        std::string lengths;
+        for (size_t i = 0; i < inputs.size(); ++i)
+            if (inputs[i].name == name) lengths = wrong_lengths(i, given);
+        return lengths.empty() ? problem : problem + "; " + lengths;
+    }
+
+    /// The words for an input of lengths that do not add up to the number of what they count; or "".
+    std::string wrong_lengths(size_t which, const std::vector<at::Tensor>& given) const {
         static constexpr std::pair<std::string_view, std::string_view> counts[] = {
             {"lengths", "key_lengths"}, {"lengths", "values"}, {"key_lengths", "values"}};
-        for (size_t i = 0; i < inputs.size(); ++i) {
-            const std::string& name = inputs[i].name;
-            const size_t dot = std::min(name.rfind('.'), name.size());
-            for (const auto& [counting, counted] : counts) {
-                const std::string other = name.substr(0, dot) + "." + std::string(counted);
-                const auto found = std::find_if(inputs.begin(), inputs.end(),
-                                                [&](const auto& each) { return each.name == other; });
-                if (name.substr(std::min(dot + 1, name.size())) != counting || found == inputs.end())
-                    continue;
-                const auto total = given[i].sum().item<int64_t>();
-                const int64_t there = given[static_cast<size_t>(found - inputs.begin())].size(0);
-                if (total != there || given[i].lt(0).any().item<bool>())
-                    return name.substr(0, dot) + ": " + std::string(counting) + " add up to " +
-                           grouped(total) + " and " + (total > there ? "exceed" : "fall short of") + " the " +
-                           grouped(there) + " " + std::string(counted);
-                break;
-            }
+        const std::string& name = inputs[which].name;
+        const size_t dot = name.rfind('.');
+        if (dot == std::string::npos) return "";
+        for (const auto& [counting, counted] : counts) {
+            const std::string other = name.substr(0, dot) + "." + std::string(counted);
+            const auto found = std::find_if(inputs.begin(), inputs.end(),
+                                            [&](const TensorSpec& each) { return each.name == other; });
+            if (name.substr(dot + 1) != counting || found == inputs.end()) continue;
+            const auto total = given[which].sum().item<int64_t>();
+            const int64_t there = given[static_cast<size_t>(found - inputs.begin())].size(0);
+            if (total == there && !given[which].lt(0).any().item<bool>()) return "";
+            return "they add up to " + grouped(total) + ", and " +
+                   (total > there ? "exceed" : "fall short of") + " the " + grouped(there) + " " +
+                   std::string(counted);
         }
         return "";
     }

@@ -68,10 +68,12 @@ inline std::string running_torch() {
     return part(56) + "." + part(48) + "." + part(40);
 }
 
-/// Refuse code that another torch has compiled; what follows "+" says how that torch was built.
+/// Refuse code that another release of torch has compiled: "2.13.0+cpu" and "2.13.1" are builds of one.
 inline void require_torch(const std::string& compiled_by, const std::string& artifact) {
-    const std::string release = compiled_by.substr(0, compiled_by.find('+'));
-    if (release != running_torch())
+    const auto release = [](const std::string& version) {
+        return version.substr(0, version.find('.', version.find('.') + 1));
+    };
+    if (release(compiled_by) != release(running_torch()))
         throw Error("versions_differ", artifact + " was compiled by torch " + compiled_by +
                                            ", and this process runs " + running_torch() +
                                            ": load it with the same torch, or export it for this one");
