@@ -137,7 +137,7 @@ def test_slipway_up_takes_no_modules_of_the_folder_for_its_own(tmp_path: Path) -
     for name in ("cli", "exporter", "jobs", "launcher", "processes", "service", "telemetry", "worker"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')")
     start = "import sys; from slipway.command import main; sys.exit(main())"
-    command = [*HEARS_HANGUP, sys.executable, "-P", "-c", start, "up", "--port", "0"]
+    command = [*HEARS_HANGUP, "-u", "PYTHONPATH", sys.executable, "-P", "-c", start, "up", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as program:
         assert program.stdout is not None
         said = [program.stdout.readline() for _ in range(7)]
