@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-# Each has its pins in requirements/torch-<release>.txt, and its board in tests/board/.
+# Each has its pins in requirements/; docs/torch-versions.md says how far it was tried.
 SUPPORTED = ("2.11", "2.12", "2.13", "2.14")
 DEFAULT = "2.13"  # what `make install` takes, and the images
 

@@ -3,7 +3,12 @@
 Importing the compiler takes longer than importing torch itself, and every verification would pay for it.
 """
 
-from collections.abc import Mapping
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -12,6 +17,7 @@ from torch.utils import _pytree as pytree
 from exporter.aoti.native_call import call_natively, can_call_natively
 
 _MODEL = "model"  # the name of a package's only program
+_STDERR = 2
 
 
 class Package:
@@ -34,9 +40,9 @@ class Package:
         self.taken = _names_of(pytree.treespec_loads(inputs))
 
     def __call__(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        outputs: dict[str, torch.Tensor] = pytree.tree_unflatten(
-            self.loader.boxed_run(list(inputs.values())), self._outputs
-        )
+        with _reasons_in_errors():
+            found = self.loader.boxed_run(list(inputs.values()))
+        outputs: dict[str, torch.Tensor] = pytree.tree_unflatten(found, self._outputs)
         return outputs
 
     def call_unlocked(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -47,6 +53,33 @@ class Package:
             call_natively(self.loader, list(inputs.values())), self._outputs
         )
         return outputs
+
+
+@cache
+def _hands_on_reasons() -> bool:
+    """Return whether errors of packages say why; older releases of torch write that to stderr alone."""
+    runtime = Path(torch.__path__[0], "include", "torch", "csrc", "inductor", "aoti_runtime")
+    return "AOTInductorGetLastError" in (runtime / "interface.h").read_text()
+
+
+@contextmanager
+def _reasons_in_errors() -> Iterator[None]:
+    """Let a package's error say why, if torch does not: put what went to stderr before its message."""
+    if _hands_on_reasons():
+        yield
+        return
+    sys.stderr.flush()
+    own = os.dup(_STDERR)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), _STDERR)
+        try:
+            yield
+        except RuntimeError as error:
+            said.seek(0)
+            raise RuntimeError(f"{said.read().decode(errors='replace')}{error}") from error
+        finally:
+            os.dup2(own, _STDERR)
+            os.close(own)
 
 
 def _names_of(inputs: pytree.TreeSpec) -> tuple[str, ...]:
