@@ -232,7 +232,7 @@ $(PROTO_STAMP): $(PROTOS) protos/compile.py | $(INSTALLED)
 	@$(BIN)/python protos/compile.py
 	@touch $@
 
-# Precompiles the compiler's headers (fifteen seconds), which saves every job two seconds.
+# Compiles ahead what all packages share (twenty seconds), which saves every export that compiles five.
 $(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
 	@echo 'preparing the compiler'
 	@$(BIN)/python -m worker.warm_up

@@ -1,9 +1,10 @@
 """Measure a cold export and where its seconds go, beside torch.export and AOTInductor with their defaults.
 
 Both run on one core. A fresh machine has nothing of a compiler's; on a machine that has exported others there
-are headers, probes and whatever else either side keeps, of another model.
+is whatever either side keeps, of another model. A fresh machine is measured in the first round only.
 """
 
+import argparse
 import functools
 import json
 import os
@@ -26,7 +27,7 @@ from benchmarks.harness.plots import Titles, draw_bars, draw_stacks
 from benchmarks.harness.report import Report, Table
 from benchmarks.harness.statistics import Spread, ratios
 from benchmarks.measure.exports import Place, export
-from benchmarks.measure.models import Model, ranking_model, retrieval_model
+from benchmarks.measure.models import Model, ranking_model, retrieval_model, widen
 from exporter.spec import ExportSpec, TowerName
 from processes.settings import inherited_environment
 
@@ -34,6 +35,12 @@ Side = Literal["Slipway", "torch alone"]
 Machine = Literal["fresh machine", "machine that has exported others"]
 _SIDES: tuple[Side, ...] = ("Slipway", "torch alone")
 _MACHINES: tuple[Machine, ...] = ("fresh machine", "machine that has exported others")
+_FRESH_ROUNDS = 1
+_WIDTH = 64
+_MODELS = {
+    "dlrm_hstu": (ranking_model, TowerName.MODEL),
+    "hstu_match": (retrieval_model, TowerName.USER),
+}
 _PYTHON = "Python of the compiler"
 _STARTING = "imports, starting and ending processes"
 
@@ -118,14 +125,19 @@ class _Bench:
 
 
 def main() -> int:
-    return run_benchmark("cold", build_parser("cold", __doc__).parse_args(), measure)
+    parser = build_parser("cold", __doc__)
+    parser.add_argument(
+        "--models", nargs="+", choices=_MODELS, default=list(_MODELS)[:1], help="default: %(default)s"
+    )
+    given = parser.parse_args()
+    return run_benchmark("cold", given, functools.partial(measure, given=given))
 
 
-def measure(run: Run) -> Report:
-    """Run all rounds of all models, each side in turn, on one core."""
+def measure(run: Run, *, given: argparse.Namespace) -> Report:
+    """Run all rounds of the chosen models, each side in turn, on one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     bench = _Bench(run=run, log=CompilerLog(run.folder / "tools"))
-    models = {ranking_model(): TowerName.MODEL, retrieval_model(): TowerName.USER}
+    models = {widen(make(), _WIDTH): tower for make, tower in (_MODELS[name] for name in given.models)}
     if run.quick:
         models = {retrieval_model(): TowerName.ITEM}
     known = _keep_of_another(bench, retrieval_model())
@@ -135,7 +147,10 @@ def measure(run: Run) -> Report:
             _run_round(bench, model, tower, known, each) for each in range(1 if run.quick else run.rounds)
         ]
         for machine in _MACHINES:
-            runs = {side: tuple(each[machine, side] for each in rounds) for side in _SIDES}
+            runs = {
+                side: tuple(each[machine, side] for each in rounds if (machine, side) in each)
+                for side in _SIDES
+            }
             figures.append(Figures(model=model.name, machine=machine, runs=runs))
     result = ColdFigures(measured=tuple(figures))
     return Report(figures=result, tables=tables(result), draw=functools.partial(draw, result))
@@ -162,7 +177,7 @@ def _run_round(
     bench: _Bench, model: Model, tower: TowerName, known: Mapping[Side, Path], number: int
 ) -> Mapping[tuple[Machine, Side], Cold]:
     spec, done = model.spec(bench.run.folder, seed=number + 1), {}
-    for machine in _MACHINES:
+    for machine in _MACHINES[number >= _FRESH_ROUNDS :]:
         for side in _SIDES:
             kept = bench.run.folder / "kept"
             shutil.rmtree(kept, ignore_errors=True)

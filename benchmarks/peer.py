@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from matplotlib.axes import Axes
@@ -36,6 +37,7 @@ from benchmarks.harness.requirements import REQUIREMENTS
 
 _CHECKED = "AOTI_RUNTIME_CHECK_INPUTS=1"  # as servers of Slipway's packages should have it
 OURS = ("env", _CHECKED, sys.executable, "-m", "benchmarks.contest.slipway_program")
+_INSTALLATION = (sys.executable, "-m", "worker.warm_up")  # the step of `make install` and of the images
 _PARTS = ("export", "latency")
 _EXPECTED = {FRESH: "1.2", NEW_WEIGHTS: "0.25", NEW_MODEL: "1.2"}  # from two rounds by hand
 _AIMS = {FRESH: "0.5", NEW_WEIGHTS: "", NEW_MODEL: "0.5"}
@@ -112,7 +114,7 @@ def _measure(run: Run, *, given: argparse.Namespace, failures: list[str]) -> Rep
     peer = contender("peer", given.peer)
     contest = Contest(
         run=run,
-        ours=contender("slipway", OURS),
+        ours=replace(contender("slipway", OURS), installation=_INSTALLATION),
         peer=peer,
         timed=contender("peer-latency", given.peer_latency) if given.peer_latency else peer,
         cores=given.cores,

@@ -1,11 +1,12 @@
 """Time jobs of new weights from POST to published; compare a warm export with a cold one, per stage.
 
 The jobs go through the real API, Redis and an idle worker. Beside them stands the time in which torch alone
-is imported. Then each round is one cold export and one warm export of the demo model, and of one with eight
-layers, each with new random weights. A cold export has an empty code cache, and no more of the compiler's own
-files than an installation has.
+is imported. Then each round is one cold export and one warm export of the demo model, or of one with as many
+layers as `--layers` says, each with new random weights. A cold export has an empty code cache, and no more of
+the compiler's own files than an installation has.
 """
 
+import argparse
 import functools
 import shutil
 import sys
@@ -25,7 +26,7 @@ from exporter.spec import TowerName
 from exporter.stages import Stage
 
 MADE = (Stage.TRACE, Stage.COMPILE)  # packages are assembled in the stage that compiles
-_LAYERS = (2, 8)
+_LAYERS = 2  # of the demo model
 _JOBS_PER_ROUND = 2
 _AIM_WHOLE = 0.2
 _AIM_PUBLISHED_S = 1.5
@@ -92,10 +93,14 @@ class WarmFigures(BaseModel):
 
 
 def main() -> int:
-    return run_benchmark("warm", build_parser("warm", __doc__).parse_args(), measure)
+    parser = build_parser("warm", __doc__)
+    parser.add_argument(
+        "--layers", nargs="+", type=int, default=[_LAYERS], metavar="N", help="default: %(default)s"
+    )
+    return run_benchmark("warm", given := parser.parse_args(), functools.partial(measure, given=given))
 
 
-def measure(run: Run) -> Report:
+def measure(run: Run, *, given: argparse.Namespace) -> Report:
     """Run all rounds of all models."""
     known = run.folder / "compiler"
     demo = demo_model(run.folder)
@@ -104,7 +109,7 @@ def measure(run: Run) -> Report:
     small = demo.spec(run.folder, seed=0).only((TowerName.ITEM,))
     export(small, Place(folder=run.folder, compiler=known))
     figures: list[ModelFigures] = []
-    for layers in _LAYERS[:1] if run.quick else _LAYERS:
+    for layers in given.layers[:1] if run.quick else given.layers:
         model = demo_model(run.folder, layers=layers)
         try:
             rounds = [_run_round(run, model, number) for number in range(1 if run.quick else run.rounds)]

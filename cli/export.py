@@ -23,7 +23,7 @@ from service.client.watch import display, exit_code, show_end
 from service.planning import planner
 from service.schemas import JobView
 from worker.environment.attempt_environment import make_attempt_environment
-from worker.launch import RanksLauncher
+from worker.launch import RanksLauncher, resident_of_one_job
 from worker.settings import AttemptEnvironmentSettings, SigningSettings
 from worker.supervisor import Supervisor
 
@@ -64,16 +64,21 @@ def run(arguments: argparse.Namespace) -> int:
     require_usable_torch()
     store = MemoryJobStore()
     families = settings_or_exit(ExportSettings).families
-    environment = make_attempt_environment(settings_or_exit(AttemptEnvironmentSettings))
+    attempt_settings = settings_or_exit(AttemptEnvironmentSettings)
+    environment = make_attempt_environment(attempt_settings)
     control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
     spec = spec_of(arguments)
     context = find_context(spec, arguments.baseline)
     rendezvous = rendezvous_of(spec, arguments)
-    job = control.submit(spec)
     progress = sys.stderr if arguments.json else sys.stdout
-    with tempfile.TemporaryDirectory(prefix="slipway-export-") as folder, display(progress) as show:
+    with (
+        tempfile.TemporaryDirectory(prefix="slipway-export-") as folder,
+        resident_of_one_job(attempt_settings, wanted=rendezvous is None) as resident,
+        display(progress) as show,
+    ):
+        job = control.submit(spec)
         supervisor = Supervisor(
-            RanksLauncher(environment, arguments.code_cache),
+            RanksLauncher(environment, arguments.code_cache, resident),
             worker_dir=Path(folder),
             time_limit=NO_LIMIT,
             logs=MemoryLogs(),

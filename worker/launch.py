@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -107,15 +107,36 @@ def make_launcher(
 
 
 def make_resident(
-    serves: int, settings: AttemptEnvironmentSettings, lease: timedelta = timedelta.max
+    serves: int | None, settings: AttemptEnvironmentSettings, lease: timedelta = timedelta.max
 ) -> ResidentProcess:
     """Return a resident process, not started, that forks `serves` attempts before it is replaced.
+
+    None stands for the attempts of one job.
 
     What it takes to notice that it hangs leaves half of a `lease`, which nobody renews meanwhile.
     """
     permits = make_attempt_environment(settings).make_confinement().permits
     environment = inherited_environment({**_variables(1), **WITHOUT_THREADS}, permits)
     return ResidentProcess(serves, environment, patience=lease / 4)
+
+
+@contextlib.contextmanager
+def resident_of_one_job(
+    settings: AttemptEnvironmentSettings, *, wanted: bool
+) -> Iterator[ResidentProcess | None]:
+    """Import torch once for the job's attempts and for the processes that run packages; None if not wanted.
+
+    It begins at once, while the job is planned.
+    """
+    if not wanted:
+        yield None
+        return
+    resident = make_resident(None, settings)
+    resident.start()
+    try:
+        yield resident
+    finally:
+        resident.stop()
 
 
 def _start_process(

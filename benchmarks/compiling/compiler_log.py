@@ -18,6 +18,8 @@ exit $status
 _STEPS = {
     "c++-header": "precompiling headers",
     "header.hpp": "precompiling headers",
+    ".wrapper.interface.cpp": "g++ on the interface of packages",
+    ".wrapper.rest.cpp": "g++ on the wrapper",
     ".wrapper.cpp": "g++ on the wrapper",
     ".kernel.cpp": "g++ on the kernels",
     ".wrapper.o ": "linking",

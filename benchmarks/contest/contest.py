@@ -117,7 +117,7 @@ class Contest:
         return contender.export(order, cores=self.cores)
 
     def _known(self, contender: Contender, model: ContestModel) -> Path:
-        """Return the caches of a machine that has exported others, which are made at the first use.
+        """Return the caches of an installation that has exported others, which are made at the first use.
 
         They were made in the folder in which they are used, for caches that depend on it.
         """
@@ -129,6 +129,8 @@ class Contest:
             for name in others:
                 other = ContestModel.of(name, self.run.folder)
                 order = other.order(seed=0, output=self._output(contender), caches=caches)
+                if name == others[0]:
+                    contender.install(order)
                 contender.export(order, cores=self.cores)
             caches.rename(known)
         return known

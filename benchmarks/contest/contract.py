@@ -105,6 +105,13 @@ class Contender:
     command: tuple[str, ...]
     limit: timedelta
     scratch: Path
+    installation: tuple[str, ...] = ()  # a command that makes what an installation has made before any export
+
+    def install(self, order: ExportOrder) -> None:
+        """Make what an installation has made ahead, among the caches of an order."""
+        if self.installation:
+            order.temporary.mkdir(parents=True, exist_ok=True)
+            self._run((), 1, order.environment(), command=self.installation)
 
     def export(self, order: ExportOrder, *, cores: int) -> Taken:
         """Export once on some cores, and return how long it took."""
@@ -129,7 +136,14 @@ class Contender:
             raise self._failure(LATENCY, f"gave no line for batches of {sizes}", printed)
         return times
 
-    def _run(self, words: tuple[str, ...], cores: int, environment: Mapping[str, str]) -> tuple[Taken, str]:
+    def _run(
+        self,
+        words: tuple[str, ...],
+        cores: int,
+        environment: Mapping[str, str],
+        *,
+        command: tuple[str, ...] | None = None,
+    ) -> tuple[Taken, str]:
         """Run the command with these words to its end, and return its seconds and what it printed."""
         self.scratch.mkdir(parents=True, exist_ok=True)
         log = self.scratch / "log"
@@ -138,19 +152,19 @@ class Contender:
         with _only_cores(cores):
             worked, begun = _child_seconds(), time.monotonic()
             process = GuardedProcess.start(
-                [*self.command, *words], log=log, grace=_GRACE, environment=variables
+                [*(command or self.command), *words], log=log, grace=_GRACE, environment=variables
             )
             try:
                 status = process.wait(self.limit)
                 wall = time.monotonic() - begun
             finally:
                 process.stop()
-        printed = read_log_end(log)
+        printed, verb = read_log_end(log), words[0] if words else "installation"
         if status is None:
             limit = self.limit.total_seconds()
-            raise self._failure(words[0], f"did not end within {limit:.0f} seconds", printed)
+            raise self._failure(verb, f"did not end within {limit:.0f} seconds", printed)
         if status:
-            raise self._failure(words[0], f"ended with status {status}", printed)
+            raise self._failure(verb, f"ended with status {status}", printed)
         return Taken(wall=wall, work=_child_seconds() - worked), printed
 
     def _failure(self, verb: str, what: str, printed: str = "") -> ContenderFailed:

@@ -16,7 +16,7 @@ from service.schemas import JobView
 
 _LOOK_S = 0.02  # until a tower is in a stage
 _REST_S = 0.2  # then, because polls take processor time from the attempt
-_IDLE_S = 5.0  # before a job: the worker's resident process has imported, and nothing is left to do
+_IDLE_S = 3.0  # before a job: the worker's resident process has imported, and nothing is left to do
 _END_S = 900.0
 
 

@@ -42,6 +42,7 @@ from torch.fx.proxy import TracerBase
 from exporter.aoti.compiler_options import GPU_CONFIG, PACKAGE_CONFIG, target_options
 from exporter.aoti.inductor.headers import header_folder, keep_headers, use_headers
 from exporter.aoti.inductor.instruction_sets import limit_instruction_sets, probe_quickly
+from exporter.aoti.inductor.interface import link_interface
 from exporter.aoti.inductor.shared_sizes import check_shared_sizes
 from exporter.aoti.inductor.shortcuts import shortcuts
 from exporter.dims.diagnose import SizeGuard, sizes_in
@@ -164,6 +165,7 @@ def compile_files(
         patches.enter_context(probe_quickly())
         patches.enter_context(limit_instruction_sets(target))
         patches.enter_context((keep_headers if make_headers else use_headers)(header_folder(target)))
+        patches.enter_context(link_interface(header_folder(target)))
         patches.enter_context(shortcuts())
         patches.enter_context(check_shared_sizes())
         if device_of(target) is Device.CUDA:

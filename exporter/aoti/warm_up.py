@@ -1,6 +1,7 @@
 """Fill the compiler's caches before the first job: `python -m exporter.aoti.warm_up cpu avx2`.
 
-A tiny program is compiled for each target, so that the compiler's headers are precompiled when a job comes.
+A tiny program is compiled for each target, so that the compiler's headers and the interface of packages are
+compiled when a job comes.
 """
 
 import argparse

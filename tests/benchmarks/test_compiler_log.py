@@ -15,11 +15,13 @@ def _compile(log: CompilerLog, *arguments: str | Path, given: str = "") -> int:
 
 def test_each_run_of_the_compiler_belongs_to_a_step(tmp_path: Path) -> None:
     log = CompilerLog(tmp_path / "tools")
-    wrapper, kernel = (tmp_path / f"x.{name}.cpp" for name in ("wrapper", "kernel"))
-    for source in (wrapper, kernel):
-        source.write_text(f"int {source.name[2]}() {{ return 1; }}\n")
+    sources = [
+        tmp_path / f"x.{name}.cpp" for name in ("wrapper", "wrapper.rest", "wrapper.interface", "kernel")
+    ]
+    for source in sources:
+        source.write_text(f"int {source.name.split('.')[-2]}() {{ return 1; }}\n")
         assert _compile(log, source, "-c", "-fPIC", "-o", source.with_suffix(".o")) == 0
-    objects = [each.with_suffix(".o") for each in (wrapper, kernel)]
+    objects = [each.with_suffix(".o") for each in sources]
     assert _compile(log, *objects, "-shared", "-o", tmp_path / "x.wrapper.so") == 0
     assert (tmp_path / "x.wrapper.so").exists()
     (tmp_path / "x.h").write_text("#include <cstdint>\n")
@@ -28,6 +30,7 @@ def test_each_run_of_the_compiler_belongs_to_a_step(tmp_path: Path) -> None:
     steps = log.take_steps()
     assert all(seconds > 0 for seconds in steps.values())
     assert sorted(steps) == [
+        "g++ on the interface of packages",
         "g++ on the kernels",
         "g++ on the wrapper",
         "linking",

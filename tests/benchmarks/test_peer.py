@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -193,6 +194,16 @@ def test_exports_find_the_caches_that_their_situation_is_about(tmp_path: Path) -
     fresh, new, _, _, known, *second, _ = (weights for _, weights in lines)
     assert fresh == known
     assert len({fresh, new, *second}) == 4
+
+
+def test_an_installation_is_made_among_the_caches_and_says_why_if_it_fails(tmp_path: Path) -> None:
+    makes = (sys.executable, "-c", "import os; open(os.environ['TORCHINDUCTOR_CACHE_DIR'], 'w')")
+    replace(shell(tmp_path, "true"), installation=makes).install(order(tmp_path))
+    assert (tmp_path / "caches" / "compiler").exists()
+    shell(tmp_path, "true").install(order(tmp_path / "nothing"))
+    assert not (tmp_path / "nothing").exists()
+    with pytest.raises(ContenderFailed, match="installation` ended with status 1; it printed nothing"):
+        replace(shell(tmp_path, "true"), installation=("false",)).install(order(tmp_path))
 
 
 def test_new_weights_are_another_checkpoint_that_an_export_reads(tmp_path: Path) -> None:

@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 
+import cli.export
 from cli.main import main
 from exporter.artifact.read import read_manifest
+from exporter.distributed.rendezvous import Rendezvous
+from processes.guarded_process import GuardedProcess
 from tests.e2e.conftest import Export, export_command, new_weights
+from worker.attempt.workspace import Workspace
+from worker.launch import RanksLauncher
+from worker.resident.client import ForkedGuard
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +34,28 @@ def test_the_second_export_is_warm_in_manifest_and_on_screen(
     assert "item tower: warm, neither traced nor compiled" in capsys.readouterr().out
 
 
-def test_a_ranking_model_with_new_weights_is_warm(artifact_of: Export, tmp_path: Path) -> None:
+def test_a_ranking_model_with_new_weights_is_warm(
+    artifact_of: Export, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its attempt is a fork of the one process that has imported torch, which is gone at the end."""
+    guards: list[int] = []
+
+    class Launcher(RanksLauncher):
+        def start(
+            self, workspace: Workspace, *, ranks: int, place: Rendezvous | None = None
+        ) -> GuardedProcess:
+            process = super().start(workspace, ranks=ranks, place=place)
+            assert isinstance(process.guard, ForkedGuard) and self._resident is not None
+            assert self._resident.pid is not None
+            guards.extend((process.guard.pid, self._resident.pid))
+            return process
+
     weights = new_weights("dlrm_hstu", tmp_path)
     [first] = read_manifest(artifact_of("dlrm_hstu")).towers
+    monkeypatch.setattr(cli.export, "RanksLauncher", Launcher)
     command = [*export_command("dlrm_hstu", tmp_path / "out"), "--checkpoint", str(weights)]
     assert main(command) == 0
+    assert len(guards) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in guards)
     [artifact] = (tmp_path / "out").iterdir()
     [tower] = read_manifest(str(artifact)).towers
     assert (tower.code, tower.reused) == ("warm", "request")

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from exporter.verify.runner_process import RUNNER_ENVIRONMENT
 from telemetry.logging import logger
-from worker.resident.order import READY, Order
+from worker.resident.order import EVERYTHING, READY, Order
 
 log = logger(__name__)
 
@@ -25,9 +25,11 @@ OOM_SCORE = "500"  # of at most 1000: it and what it forks are killed before the
 _IMPORTING_S = 30.0  # an attempt waits for the process to have imported, as it would import itself
 _STARTING_S = 120.0  # until it has imported, on a busy machine; longer, and the process hangs
 _FORK_S = 15.0  # from an order until its guard is there; longer, and the process hangs
+_ENDING_S = 2.0  # of a process for one job, which has nothing left to do
 _MOST_GROWTH = 1.25  # of its memory, since it was ready
 _MOST_FAILURES = 3  # in a row; then attempts start by themselves as long as the worker lives
 _KILLED = 128 + signal.SIGKILL
+_COMMAND = ("env", *RUNNER_ENVIRONMENT, sys.executable, "-P", "-m", "worker.resident.server")
 
 
 class ForkedGuard:
@@ -89,9 +91,11 @@ class ResidentProcess:
     """
 
     def __init__(
-        self, serves: int, environment: Mapping[str, str], patience: timedelta = timedelta.max
+        self, serves: int | None, environment: Mapping[str, str], patience: timedelta = timedelta.max
     ) -> None:
         """Prepare a process that forks `serves` attempts before it is replaced, and sees `environment`.
+
+        If None it serves one job, is not replaced, and imports no more than any attempt needs.
 
         Nobody waits longer than `patience` for it to have imported, nor for a fork: jobs have leases.
         """
@@ -161,15 +165,7 @@ class ResidentProcess:
         with theirs:
             number = theirs.fileno()
             self._process = subprocess.Popen(
-                [
-                    "env",
-                    *RUNNER_ENVIRONMENT,
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "worker.resident.server",
-                    str(number),
-                ],
+                [*_COMMAND, str(number), *([] if self._serves is None else [EVERYTHING])],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[number],
                 env=self._environment,
@@ -184,6 +180,9 @@ class ResidentProcess:
             self._orders.close()
             self._orders = None
         if self._process is not None:
+            if self._serves is None:  # it ends by itself, and what its attempts used is counted as its own
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_ENDING_S)
             self._process.kill()
             self._process.wait()
             self._process = None
@@ -228,6 +227,8 @@ class ResidentProcess:
     def _is_worn(self) -> bool:
         """Return whether the process has served enough, or holds much more than at first."""
         self._served += 1
+        if self._serves is None:
+            return False
         return self._served >= self._serves or self._held_bytes() > self._first_bytes * _MOST_GROWTH
 
     def _held_bytes(self) -> int:

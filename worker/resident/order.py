@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 READY = b"ready"  # the first message of a resident process, once it has imported
+EVERYTHING = "all"  # the argument for a resident process that imports what only some attempts need
 FILES = 3  # that come with an order: the guard's channel, the attempt's log, and the attempt's variables
 
 

@@ -1,7 +1,8 @@
 """The resident process of a worker: it has imported what attempts need, and forks one for each order.
 
-    python -m worker.resident.server SOCKET
+    python -m worker.resident.server SOCKET [all]
 
+With `all` it has also imported what only some attempts need, because it is there for many of them.
 Imports take longer than the rest of a warm export. This process has no credentials, runs nothing of a job,
 and has one thread, as what is forked needs. An attempt that it forks is confined like one that is started by
 itself: it has a guard, limits, and an environment that only the attempt reads. The attempt ends with its
@@ -18,13 +19,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
-import worker.resident.preload  # noqa: F401  for the forks
 from exporter.code_cache.fingerprint import prepare_keys
 from exporter.distributed.fork_ranks import exit_process, run_ranks
 from exporter.distributed.fork_server import ForkServer, fork_server
@@ -34,7 +35,7 @@ from exporter.verify.runner_server import run_program
 from processes.guard import guard
 from processes.privacy import keep_private
 from worker.attempt.rank import run_rank
-from worker.resident.order import FILES, READY, Order
+from worker.resident.order import EVERYTHING, FILES, READY, Order
 
 _MESSAGE_BYTES = 8192
 _GUARDED = 0  # the descriptor that a guard watches, and answers on
@@ -45,9 +46,13 @@ def main() -> None:
     keep_private()
     name_process("resident")
     collect_rarely()
+    if EVERYTHING in sys.argv[2:]:
+        importlib.import_module("worker.resident.preload")
     prepare_keys()
     with socket.socket(fileno=int(sys.argv[1])) as orders:
         serve(orders)
+    _reap()
+    exit_process(0)
 
 
 def serve(orders: socket.socket) -> None:
@@ -56,7 +61,7 @@ def serve(orders: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # collections of a fork leave what is there alone: to mark it is to copy all its pages
     orders.send(READY)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps: who ordered a guard hears its status
+    signal.signal(signal.SIGCHLD, lambda *_: _reap())  # who ordered a guard hears its status
     while True:
         message, files, _, _ = socket.recv_fds(orders, _MESSAGE_BYTES, FILES)
         if not message:
@@ -67,6 +72,13 @@ def serve(orders: socket.socket) -> None:
             _become_guard(Order.model_validate_json(message), files)
         for each in files:
             os.close(each)
+
+
+def _reap() -> None:
+    """Reap guards that have ended; their processor time is then part of this process's."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _require_forkable() -> None:

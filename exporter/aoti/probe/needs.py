@@ -30,9 +30,10 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
         "torch._C": "_dispatch_has_kernel_for_dispatch_key",
     },
     "inductor.headers": {
-        "torch._inductor.codecache": "_HEADER_DIR _HEADER_LOCK_DIR _precompile_header "
-        "_worker_compile_cpp(lock_path,cpp_builders)",
-        "torch._inductor.cpp_builder": "CppBuilder.get_target_file_path get_cpp_compiler",
+        "torch._inductor.codecache": "_HEADER_DIR _HEADER_LOCK_DIR "
+        "_precompile_header(header,hashable_cmd_line) _worker_compile_cpp(lock_path,cpp_builders)",
+        "torch._inductor.cpp_builder": "CppBuilder.get_target_file_path get_compiler_version_info(compiler) "
+        "get_cpp_compiler",
         "torch._inductor.runtime.cache_dir_utils": "cache_dir",
     },
     "inductor.instruction_sets": {
@@ -42,13 +43,22 @@ NEEDS: Mapping[str, Mapping[str, str]] = {
         "valid_vec_isa_list.cache_clear",
         "torch._inductor.exc": "InvalidCxxCompiler",
     },
+    "inductor.interface": {
+        "torch._inductor.cpp_builder": "get_compiler_version_info(compiler) run_compile_cmd(cmd_line,cwd)",
+    },
     "inductor.shared_sizes": {
         "torch._inductor.codegen.cpp_wrapper_cpu": "CppWrapperCpu.generate_input_output_runtime_checks(self)",
         "torch._inductor.virtualized": "V",
     },
     "inductor.shortcuts": {
+        "torch._inductor.codegen.common": "CSEVariable pytree",
         "torch._inductor.dtype_propagation": "DtypePropagationOpsHandler.__init__(self)",
+        "torch.fx.experimental.proxy_tensor": "get_proxy_mode",
+        "torch.fx.experimental.sym_node": "SymNode._add SymNode._mul SymNode._sub SymNode._eq SymNode._ne "
+        "SymNode._lt SymNode._le SymNode._gt SymNode._ge SymNode._sym_max SymNode._sym_min",
+        "torch.utils._pytree": "tree_map",
         STRIDES: "stride_at(index,var) simplify_index_in_vec_range(index,var,vec_length)",
+        "torch._inductor.codegen.cpp": "CppVecOverrides",
     },
     "kernels.attention_template": {
         "torch._inductor.codegen.cpp_template_kernel": "CppTemplateKernel.def_kernel(self,inputs,outputs) "
