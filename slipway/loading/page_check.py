@@ -38,10 +38,11 @@ class PageCheck:
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread, which may take as long as one chunk."""
+        """Let the thread end after the chunk that it reads; nobody waits, as its priority is low.
+
+        The files may be unmapped meanwhile: it reads them by descriptors of its own.
+        """
         self._stop.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
 
     def _run(self) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

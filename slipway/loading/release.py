@@ -154,8 +154,9 @@ def open_release(folder: Path, name: str, options: Options, older: Release | Non
     tower = manifest.tower(name, str(folder))
     require_machine(manifest)
     require_versions(manifest)
+    loaded = {package.code.code_sha256: package.code for package in older.packages} if older else {}
     if is_prepared(folder):
-        sources = find_prepared(folder, read_index(folder, data).tower(name, folder))
+        sources = find_prepared(folder, read_index(folder, data).tower(name, folder), loaded)
     else:
         sources = unpack(folder, tower, checked=options.check != "never")
     if options.check == "all":
@@ -163,7 +164,6 @@ def open_release(folder: Path, name: str, options: Options, older: Release | Non
     import_operators(manifest.op_libraries)
     switch_on_input_checks()
     device = options.device or torch.device(manifest.device)
-    loaded = {package.code.code_sha256: package.code for package in older.packages} if older else {}
     packages = tuple(
         Package(
             source,

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import weakref
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,18 +46,23 @@ class Source:
     temporary: "TemporaryFolder | None" = field(default=None, compare=False, repr=False)
 
 
-def find_prepared(folder: Path, tower: PreparedTower) -> tuple[Source, ...]:
+def find_prepared(folder: Path, tower: PreparedTower, loaded: Container[str] = ()) -> tuple[Source, ...]:
     """Return the packages of a prepared tower, in calling order.
+
+    Code whose digest is among `loaded` is not read, because it will be taken from where it was loaded.
 
     Raises:
         ArtifactDamaged: a file is missing, cut short, or, if it is of code, not the prepared one.
     """
-    return tuple(_find_prepared(folder, package) for package in tower.packages)
+    return tuple(_find_prepared(folder, package, loaded) for package in tower.packages)
 
 
-def _find_prepared(folder: Path, package: PreparedPackage) -> Source:
-    for ref in package.code:
-        require_file(folder / ref.path, ref.size, ref.sha256)
+def _find_prepared(folder: Path, package: PreparedPackage, loaded: Container[str]) -> Source:
+    if digest_code(package.code, f"{package.folder}/") != package.code_sha256:
+        raise ArtifactInvalid(f"{folder}: the code's digests do not belong together", where=str(folder))
+    if package.code_sha256 not in loaded:
+        for ref in package.code:
+            require_file(folder / ref.path, ref.size, ref.sha256)
     if package.library not in {ref.path for ref in package.code}:
         raise ArtifactInvalid(f"{folder}: {package.library} has no digest", where=str(folder))
     weights = None
