@@ -8,7 +8,7 @@ from exporter.artifact.signing import VerifyingKey
 from exporter.spec import TowerName
 from service.client.errors import DownloadFailed
 from service.client.options import non_empty
-from service.commands.calling import add_common, client_of, print_json
+from service.commands.client_options import add_common, client_of, print_json
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -9,7 +9,7 @@ from jobs.hooks.training import TrainingEvent
 from jobs.hooks.triggers import TriggerRule
 from service.client.options import non_empty
 from service.client.tables import console, table_of
-from service.commands.calling import (
+from service.commands.client_options import (
     Run,
     add_common,
     add_page_options,

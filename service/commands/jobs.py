@@ -12,7 +12,7 @@ from service.client.options import add_spec_options, labels_of, non_empty, reque
 from service.client.rest import SlipwayClient
 from service.client.tables import console, table_of
 from service.client.watch import display, exit_code, show_end, watch
-from service.commands.calling import (
+from service.commands.client_options import (
     INTERRUPTED,
     add_common,
     add_page_options,

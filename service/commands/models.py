@@ -9,7 +9,7 @@ from jobs.errors import ModelNotFound
 from service.client.options import labels_of, non_empty
 from service.client.rest import SlipwayClient
 from service.client.tables import console, table_of
-from service.commands.calling import (
+from service.commands.client_options import (
     add_common,
     add_page_options,
     client_of,

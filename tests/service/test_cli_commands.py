@@ -21,7 +21,7 @@ from service.client.errors import RequestRefused
 from service.client.rest import SlipwayClient
 from service.client.tables import table_of
 from service.client.watch import PlainLines, live_table
-from service.commands.calling import INTERRUPTED
+from service.commands.client_options import INTERRUPTED
 from service.schemas import JobView
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.conftest import Slipway
