@@ -25,6 +25,7 @@ class Requirements:
 REQUIREMENTS: Mapping[str, Requirements] = {
     "service": Requirements(minutes=15, disk_gb=2),
     "latency": Requirements(minutes=40, disk_gb=1),
+    "loader": Requirements(minutes=12, disk_gb=20),
     "table_memory": Requirements(minutes=10, disk_gb=25),
     "weights_check": Requirements(minutes=25, disk_gb=35),
     "shards": Requirements(minutes=15, disk_gb=20),
