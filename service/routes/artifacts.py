@@ -16,7 +16,6 @@ from exporter.manifest import MANIFEST_NAME, FileRef, Manifest
 from exporter.reports.comparison import Comparison
 from exporter.spec import Target, TowerName
 from exporter.storage.open import Opener, split_uri
-from exporter.storage.store import ArtifactStore
 from jobs.control.control import JobControl
 from jobs.errors import JobNotFound, NoArtifact, RecordUnreadable
 from jobs.model import Job
@@ -108,7 +107,7 @@ def artifact(
         raise _not_published(job)
     folder, key = split_uri(found.package_uri)
     return _file_response(
-        _opener(jobs, job)(folder), key, settings, name=f"{found.name}-aoti_model.pt2", digest=found.digest
+        _opener(jobs, job), folder, key, settings, name=f"{found.name}-aoti_model.pt2", digest=found.digest
     )
 
 
@@ -132,8 +131,7 @@ def file(job_id: str, path: str, jobs: Jobs, settings: Settings, target: AskedTa
     uri = _manifest_uri(job, target)
     opener = _opener(jobs, job)
     digest = None if path in (MANIFEST_NAME, SIGNATURE_NAME) else _find_file(uri, path, opener).sha256
-    store = opener(root_of(uri))
-    return _file_response(store, path, settings, name=path.replace("/", "-"), digest=digest)
+    return _file_response(opener, root_of(uri), path, settings, name=path.replace("/", "-"), digest=digest)
 
 
 def _find_file(uri: str, path: str, opener: Opener) -> FileRef:
@@ -151,9 +149,10 @@ def _find_file(uri: str, path: str, opener: Opener) -> FileRef:
 
 
 def _file_response(
-    store: ArtifactStore, key: str, settings: ServiceSettings, *, name: str, digest: str | None
+    opener: Opener, root: str, key: str, settings: ServiceSettings, *, name: str, digest: str | None
 ) -> Response:
     """Answer with a link to the file, or with the file where the store offers no links."""
+    store = opener(root)
     try:
         size = store.size(key)
         link = store.link(key, timedelta(seconds=settings.link_lifetime), settings.link_endpoint)

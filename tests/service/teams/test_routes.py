@@ -30,7 +30,7 @@ def filled(path: str, planted: Planted) -> set[str]:
     """The path, with the ids of everything that could be meant by it."""
     if "{job_id}" in path:
         jobs = {path.replace("{job_id}", job.id) for job in planted.jobs}
-        return {each.replace("{tower}", "user") for each in jobs}
+        return {each.replace("{tower}", "user").replace("{path:path}", "manifest.json") for each in jobs}
     values = {
         "/models/{name}": ("{name}", planted.model),
         "/triggers/{name}": ("{name}", planted.trigger),
