@@ -79,5 +79,5 @@ def _raw(tensors: Mapping[str, Tensor]) -> dict[str, RawTensor]:
 
 
 def _bytes(tensor: Tensor) -> bytes:
-    flat = tensor.cpu().contiguous().reshape(-1)
+    flat = tensor.cpu().clone(memory_format=torch.contiguous_format).reshape(-1)  # also of stride 0
     return flat.view(torch.uint8).numpy().tobytes()

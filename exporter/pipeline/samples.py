@@ -34,7 +34,9 @@ class Sample:
         name = self.case.name
         named = {input_key(name, each): tensor for each, tensor in self.inputs.items()}
         named |= {output_key(name, each): tensor for each, tensor in self.outputs.items()}
-        return {key: tensor.cpu().clone().contiguous() for key, tensor in named.items()}
+        return {
+            key: tensor.cpu().clone(memory_format=torch.contiguous_format) for key, tensor in named.items()
+        }
 
     def count_bytes(self) -> int:
         """Return the bytes of all its numbers."""
