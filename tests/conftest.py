@@ -17,6 +17,7 @@ pytest_plugins = ["tests.chromium", "tests.installed_families", "tests.s3_server
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 CODE_CACHE_VARIABLE = "SLIPWAY_CODE_CACHE"
+CHECKS_VARIABLE = "AOTI_RUNTIME_CHECK_INPUTS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put files with slow tests first, so that processes that take a file at a time end together."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _input_checks_put_back() -> Iterator[None]:
+    """Take back the variable that `slipway.loader` sets for its process: other files call without checks."""
+    before = os.environ.get(CHECKS_VARIABLE)
+    yield
+    if before is None:
+        os.environ.pop(CHECKS_VARIABLE, None)
 
 
 @pytest.fixture(scope="session")

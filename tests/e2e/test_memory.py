@@ -34,13 +34,13 @@ class Peaks:
             now = {pid: memory_of(pid) for pid in process_tree(root)}
             self.anonymous = max(self.anonymous, sum(each.anonymous for each in now.values()))
             for pid, memory in now.items():
-                if b"exporter.verify.reload" in command_of(pid):
+                if b".wrapper.so" in maps_of(pid):  # it has a package's code loaded
                     self.verifying = max(self.verifying, memory.anonymous)
 
 
-def command_of(pid: int) -> bytes:
+def maps_of(pid: int) -> bytes:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return b""
 
