@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 
 from exporter.errors import ExportError
 from jobs.request import ExportRequest
@@ -47,5 +48,5 @@ async def _read(request: Request) -> tuple[ExportRequest, Submission] | None:
     try:
         submission = await submission_of(request)
         return ExportRequest.model_validate(json.loads(await request.body())), submission
-    except (ExportError, ValueError, RecursionError):
+    except (ExportError, ValueError, RecursionError, ClientDisconnect):
         return None

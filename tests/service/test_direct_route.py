@@ -1,11 +1,13 @@
 """Requests that the route of new exports reads itself, beside the same ones read by FastAPI."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.types import Message, Scope
 
 from service.app import create_app
 from service.dependencies import Backend
@@ -74,3 +76,34 @@ def test_a_caller_who_may_not_submit_is_refused_whatever_the_body_says(guarded: 
         refused = post(guarded, body, DIRECT, key)
         assert refused == post(guarded, body, BY_FASTAPI, key)
         assert refused[0] == (403 if key == "read" else 401)
+
+
+@pytest.mark.parametrize("media_type", [DIRECT, BY_FASTAPI])
+def test_a_caller_who_leaves_before_the_body_has_come_is_no_error_of_ours(
+    backend: Backend, media_type: str
+) -> None:
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", media_type.encode())]
+    scope: Scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/exports",
+        "headers": headers,
+        "query_string": b"",
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    sent: list[Message] = []
+
+    async def leave() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def post() -> None:
+        app = create_app(ServiceSettings(), backend)
+        async with app.router.lifespan_context(app):
+            await app(scope, leave, send)
+
+    asyncio.run(post())
+    assert sent[0]["status"] == 400

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch.distributed._shard.sharded_tensor import ShardedTensor
 
+from exporter.distributed.fork_ranks import exit_process
+
 ROWS, WIDTH = 7, 8
 TABLES = ("by_rows", "by_columns", "on_one_rank", "on_both")
 NAME = "model.ebc.embedding_bags.{}.weight"
@@ -59,6 +61,7 @@ def main(rank: int, folder: Path) -> None:
     for table in TABLES:
         fill(state[NAME.format(table)], values_of(table))
     save(state, checkpoint_id=folder / "model")
+    dist.barrier()  # none leaves while another still reads from it
     dist.destroy_process_group()
 
 
@@ -75,3 +78,5 @@ def fill(tensor: object, values: torch.Tensor) -> None:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), Path(sys.argv[2]))
+    # The checkpoint is whole. Threads of gloo sometimes abort the interpreter's shutdown (SIGABRT).
+    exit_process(0)
