@@ -21,6 +21,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 CUDA_VENV := .venv-cuda
 CUDA_PIP := $(CUDA_VENV)/bin/python -m pip --disable-pip-version-check
 AUDIT_VENV := .venv-audit
+DOCS_VENV := .venv-docs
 LOCKS := $(wildcard requirements/*.txt)
 PROTOS := $(shell find protos -name '*.proto' 2>/dev/null)
 PROTO_STAMP := exporter/config/pb/.stamp
@@ -68,7 +69,7 @@ check: install ## formatting, lint, types, import contracts, spelling
 .PHONY: test
 test: install ## all tests; narrow with ARGS, as in make test ARGS="tests/jobs -k lease"
 	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
-	  -m 'not (browser or families or faults or fuzz or gpubuild or planted or ranks)' $(ARGS)
+	  -m 'not (browser or commands or families or faults or fuzz or gpubuild or planted or ranks)' $(ARGS)
 
 .PHONY: families
 families: install ## every recorded model of every family, exported in both modes, against its recordings; random configs
@@ -126,6 +127,25 @@ board: install ## export every model family in every mode and precision, compare
 	@$(BIN)/python -m benchmarks.board --zoo tests/board/zoo.json --against tests/board/last$(TORCH_SUFFIX).json \
 	  --record .slipway/board$(TORCH_SUFFIX).json --html .slipway/board$(TORCH_SUFFIX).html $(ARGS)
 
+.PHONY: commands
+commands: install ## run what the documents tell to type, the first run of README.md among it; some minutes
+	@$(BIN)/python -m pytest -q tests/documents -m 'commands or not commands' $(ARGS)
+
+.PHONY: docs
+docs: $(DOCS_VENV)/.installed ## the documents as a site, its links checked, into .slipway/site
+	@$(DOCS_VENV)/bin/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --conf-dir docs \
+	  --doctree-dir .slipway/site-pages --builder html . .slipway/site
+	@echo 'the documents: .slipway/site/index.html'
+
+.PHONY: pictures
+pictures: install ## take the picture of the dashboard in README.md again; needs Chromium
+	@$(BIN)/python -m pytest -q -m browser tests/dashboard/test_looks.py -k 'by_day and jobs' $(ARGS)
+	@cp .slipway/screenshots/jobs-light.png docs/pictures/dashboard.png
+
+.PHONY: release-notes
+release-notes: ## print the notes of a version out of CHANGELOG.md: make release-notes VERSION=0.1.0
+	@$(PYTHON) -m deploy.release_notes $(VERSION)
+
 .PHONY: format
 format: install ## format and sort imports in place
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -142,6 +162,10 @@ openapi: install ## write docs/openapi.json; ARGS=--breaking allows changes that
 .PHONY: configuration
 configuration: install ## write docs/configuration.md from the settings classes
 	@$(BIN)/python -m docs.configuration
+
+.PHONY: chart
+chart: install ## write the comments of the chart's values, and the table of its README, from values.schema.json
+	@$(BIN)/python -m deploy.chart
 
 .PHONY: deploy-check
 deploy-check: install ## run the images' install steps and the chart's tests; ARGS as in make test
@@ -173,10 +197,11 @@ lock: $(INSTALLED) ## resolve the dependencies of pyproject.toml into requiremen
 	@$(call lock,service,--extra service --extra gs --extra az,-c requirements/dev.txt)
 	@$(call lock,worker,--extra worker --extra gs --extra az,-c requirements/dev.txt)
 	@$(call lock,exporter,--extra exporter,-c requirements/dev.txt -c requirements/torch.txt)
+	@$(call lock,docs,,-c requirements/dev.txt,requirements/docs.in)
 
 .PHONY: clean
 clean: ## remove the virtual environments, generated code and caches
-	@rm -rf .venv .venv-torch-* $(CUDA_VENV) $(AUDIT_VENV) exporter/config/pb build dist *.egg-info slipway/build slipway/*.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .venv .venv-torch-* $(CUDA_VENV) $(AUDIT_VENV) $(DOCS_VENV) exporter/config/pb build dist *.egg-info slipway/build slipway/*.egg-info .slipway .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: help
@@ -215,12 +240,17 @@ $(CUDA_VENV)/.installed: $(LOCKS) | $(CUDA_VENV)/.created
 	@$(CUDA_PIP) install -qq --no-deps -r requirements/cpu.txt
 	@touch $@
 
+$(DOCS_VENV)/.installed: requirements/docs.txt | $(DOCS_VENV)/.created
+	@echo 'installing Sphinx'
+	@$(DOCS_VENV)/bin/python -m pip --disable-pip-version-check install -qq --no-deps -r requirements/docs.txt
+	@touch $@
+
 # Apart from .venv, whose packages it audits.
 $(AUDIT_VENV)/.installed: Makefile | $(AUDIT_VENV)/.created
 	@$(AUDIT_VENV)/bin/python -m pip --disable-pip-version-check install -qq 'pip-audit==2.10.1'
 	@touch $@
 
-$(VENV)/.created $(CUDA_VENV)/.created $(AUDIT_VENV)/.created: %/.created:
+$(VENV)/.created $(CUDA_VENV)/.created $(AUDIT_VENV)/.created $(DOCS_VENV)/.created: %/.created:
 	@test -n '$(PYTHON)' || $(call stop,Slipway needs Python 3.11 to 3.13 and found none,python3 python3-venv)
 	@command -v g++ >/dev/null || $(call stop,Slipway needs g++ to compile packages and found none,g++)
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || $(call stop,$(PYTHON) cannot make a virtual environment,python3-venv)
@@ -240,12 +270,12 @@ $(WARMED_UP): $(INSTALLED) $(PROTO_STAMP)
 
 stop = { echo '$(1); on Debian or Ubuntu: apt install $(2)' >&2; exit 1; }
 
-# lock <file> <extras> <constraints>. Removed from the result: the suffix of the torch build that this machine's index
-# offers (+cpu), and the CUDA libraries that one build of torch pins for itself.
+# lock <file> <extras> <constraints> <input, else pyproject.toml>. Removed from the result: the suffix of the torch build that
+# this machine's index offers (+cpu), and the CUDA libraries that one build of torch pins for itself.
 define lock
 echo 'requirements/$(1).txt' && CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --strip-extras \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --allow-unsafe --annotation-style=line \
-  $(2) $(3) $(ARGS) --output-file requirements/$(1).txt pyproject.toml \
+  $(2) $(3) $(ARGS) --output-file requirements/$(1).txt $(or $(4),pyproject.toml) \
   && sed -i -E $(if $(filter torch,$(1)),,-e '/^(torch|triton)==/d') -e '/^nvidia-ml-py=/!{/^(nvidia|cuda)-/d}' -e 's/\+cpu/    /' \
   -e 's/-c requirements.[a-z]+.txt, //g' requirements/$(1).txt
 endef

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import textwrap
 
 import pytest
 import yaml
@@ -15,6 +14,7 @@ from jobs.stores.memory_store import MemoryJobStore
 from service.metrics import render
 from tests.architecture.tree import ROOT
 from tests.deploy.conftest import with_values
+from tests.documents.markdown import blocks_of
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 OBSERVING = (ROOT / "docs" / "observing.md").read_text()
@@ -71,8 +71,7 @@ def test_the_files_it_names_exist(guide: str) -> None:
 
 def test_the_values_of_the_quick_start_are_taken_together() -> None:
     text = (ROOT / "docs" / "quickstart.md").read_text()
-    blocks = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text[text.index("## On Kubernetes") :], re.MULTILINE)
-    parts = [textwrap.dedent(each) for each in blocks if not each.lstrip().startswith(("kubectl", "helm"))]
+    parts = [each.text for each in blocks_of("docs/quickstart.md", text) if each.language == "yaml"]
     assert len(parts) == 4
     merged: dict[str, JsonValue] = {}
     for part in parts:

@@ -104,6 +104,14 @@ def test_replicas_that_tell_the_same_count_once(query: str) -> None:
             assert LABELS[match[1]] - selected <= kept | {"name"}, query
 
 
+def test_every_panel_says_what_it_shows() -> None:
+    """In words of its own, and not by its title again."""
+    panels = json.loads(GRAFANA.read_text())["panels"]
+    told = {each["title"]: each.get("description", "") for each in panels}
+    assert [title for title, text in told.items() if len(text) < 40 or text.startswith(title)] == []
+    assert len(set(told.values())) == len(panels)
+
+
 def test_the_parts_of_the_dashboard_tell_installations_apart() -> None:
     assert all('{job=~"$job"' in query for query in drawn())
 

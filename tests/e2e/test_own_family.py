@@ -1,8 +1,6 @@
 """The example of a custom model family: installed, trained, exported and served by its README's commands."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,43 +8,29 @@ import pytest
 from numpy.testing import assert_allclose
 
 from exporter.artifact.read import read_manifest
+from tests.documents.runs import commands_to_run, follow
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "own_family"
-SLIPWAY = [sys.executable, "-m", "cli.main"]
-SOURCES = ["--config", "config.json", "--checkpoint", "model.safetensors", "--sample-input", "rows.parquet"]
-
-
-def run(command: list[str], folder: Path) -> None:
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the example is installed; built from a copy, because building leaves files behind."""
-    folder = tmp_path_factory.mktemp("install")
-    shutil.copytree(EXAMPLE, folder / "copy")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    run([*pip, "--target", "site", "./copy"], folder)
-    return folder / "site"
+# The package is built from a copy, because building leaves files behind, and installed beside it.
+FIRST = """
+pip() { python -m pip "$1" -q --no-deps --no-build-isolation --target site "$2"; }
+export PYTHONPATH=$PWD/site:$PYTHONPATH
+"""
 
 
 @pytest.fixture(scope="module")
-def folder(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What training and the two commands left behind."""
-    folder = tmp_path_factory.mktemp("deepfm")
-    installed = ["env", f"PYTHONPATH={ROOT}:{site}", "SLIPWAY_FAMILIES=deepfm"]
-    run([*installed, sys.executable, str(EXAMPLE / "train.py"), "."], folder)
-    export = ["export", "--family", "deepfm", *SOURCES, "--max-batch-size", "64", "--output", "out"]
-    run([*installed, *SLIPWAY, *export], folder)
-    [artifact] = (folder / "out").iterdir()
-    rows = ["--input", "rows.parquet", "--output", "served.parquet"]
-    predict = ["predict", "--artifact", str(artifact), "--tower", "model", *rows]
-    run(["env", f"PYTHONPATH={ROOT}", *SLIPWAY, *predict], folder)  # the family is not needed any more
-    return folder
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands of its README.md leave behind."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(EXAMPLE, checkout / "examples" / "own_family")
+    alone = f"unset SLIPWAY_FAMILIES; export PYTHONPATH={ROOT}"  # predict does not need the family
+    commands = commands_to_run("examples/own_family/README.md")
+    ran = follow(commands, checkout, first=FIRST, before={"slipway predict": alone})
+    assert ran and [str(each) for each in ran if each.code] == []
+    return checkout / ".slipway" / "deepfm"
 
 
 def test_the_package_computes_what_the_module_computes(folder: Path) -> None:
