@@ -148,6 +148,7 @@ class Job(JobOptions):
     id: JobId
     spec: JobSpec  # with the digest of the pipeline config as it was when submitted
     config_uri: str | None = None  # source of that config
+    family: str | None = None  # kind of model, as planned; None: of a version that did not keep it
     owner: str = ANYONE  # the caller whose quotas it counts against
     uris: UriRules = NO_RULES  # of the key behind it when it was submitted; attempts judge by them again
     running_limit: int | None = None  # most jobs of the owner that may run at a time

@@ -26,7 +26,8 @@ def plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:
     """
     text = read_config(spec)
     planned = plan_export(spec, text, families=families)
-    return Plan(spec=pin_spec(spec, text, planned), towers=tuple(tower.name for tower in planned))
+    towers = tuple(tower.name for tower in planned)
+    return Plan(spec=pin_spec(spec, text, planned), towers=towers, family=planned[0].family)
 
 
 def find_plan(spec: ExportSpec, *, families: Collection[str] = ()) -> Plan:

@@ -112,6 +112,11 @@ class JobView(Frozen):
     attempt: int = Field(description="Number of attempts that were started.")
     priority: Priority
     model: str | None
+    family: str | None = Field(
+        default=None,
+        description="Kind of model: TorchEasyRec's name of it, or a custom family's; null: the job was "
+        "accepted by a version that did not keep it.",
+    )
     labels: Mapping[str, str]
     callback_url: str | None
     owner: str = Field(description="Name of the key that the job was posted with.")
@@ -149,6 +154,7 @@ class JobView(Frozen):
             attempt=job.attempt,
             priority=job.priority,
             model=job.model,
+            family=job.family,
             labels=job.labels,
             callback_url=job.callback_url,
             owner=job.owner,

@@ -33,6 +33,7 @@ class Plan:
 
     spec: ExportSpec  # pinned: it holds the text of its config
     towers: tuple[TowerName, ...]
+    family: str | None = None  # kind of model
 
 
 # Reads and checks a spec's pipeline config; raises an ExportError that says what is wrong with it.
@@ -116,6 +117,7 @@ class JobControl:
         job = self._make_job(JobSpec.of(plan.spec), towers, options, owner)
         key = compute_content_key(plan.spec, self.identify)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
+        origin["family"] = plan.family
         job = job.model_copy(update=origin)
         return NewJob(
             job=job,
@@ -165,7 +167,7 @@ class JobControl:
         self._require_allowed(spec, owner)
         self._require_torch(spec)
         job = self._make_job(spec, tuple(tower.reset() for tower in failed), first, owner)
-        origin = {"config_uri": first.config_uri, "retry_of": first.id}
+        origin = {"config_uri": first.config_uri, "family": first.family, "retry_of": first.id}
         job = job.model_copy(update=origin)
         new = NewJob(
             job=job, config=None, max_queued=owner.max_queued, max_config_bytes=self.max_config_bytes

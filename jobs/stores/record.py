@@ -3,6 +3,7 @@
 A record is written in the oldest layout that can hold it, so that programs from before an upgrade can go on
 with every job that uses nothing new. A record that a newer program wrote is left to programs of its version.
 Version 3 holds the digest of the config, whose text lies under a key of its own; older ones hold the text.
+The model's family lies beside the record, in a field that programs which do not know it leave alone.
 """
 
 import json
@@ -50,8 +51,8 @@ _DIGEST = frozenset(JobSpec.model_fields) - frozenset(ExportOptions.model_fields
 
 
 def write_record(job: Job) -> str:
-    """Return the record without the spec, in the oldest layout that can hold the job as it is stored."""
-    fields = _dump_fields(job, _JOB_V1, exclude={"spec", "towers"})
+    """Return the record, without spec and family, in the oldest layout that can hold the job as stored."""
+    fields = _dump_fields(job, _JOB_V1, exclude={"spec", "towers", "family"})
     towers = [_dump_tower(tower) for tower in job.towers]
     newer = [fields.keys() - _JOB_V1, _list_fields(job.spec, _SPEC_V1) - _SPEC_V1 - _DIGEST]
     newer += [tower.keys() - _TOWER_V1 for tower in towers]

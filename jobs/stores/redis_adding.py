@@ -44,6 +44,7 @@ class AddCall:
             "" if config is None else "1",
             config or "",
             "1" if new.unless_made and job.content_key else "",
+            job.family or "",
             len(self.messages),
             *(message.text for message in self.messages),
             *serialize_events(None, job),

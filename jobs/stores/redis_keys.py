@@ -2,7 +2,7 @@
 
 from jobs.model import Job
 
-JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision
+JOB_KEY = "slipway:job:"  # + id: hash of spec, record, revision, targets, family
 INDEX_KEY = "slipway:jobs:"  # + state, or "all": sorted set of ids, in the order of the ids themselves
 OWNER_KEY = "slipway:owner:"  # + state:owner: set of ids
 CONFIG_KEY = "slipway:config:"  # + sha256: hash of text, and jobs, the number of jobs that use it

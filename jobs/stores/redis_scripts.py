@@ -3,10 +3,10 @@
 # KEYS: job, index of its state, index of all, the owner's set of its state, outbox, config, the owner's
 # configs, content pointer, then the list of each message. ARGV: id, limit of the owner's set or "", spec,
 # record, revision, targets it waits for, digest of the config, its size, limit of the owner's configs in
-# bytes or "", "1" if its text is given, the text, "1" if nothing is to be added where the content pointer is
-# set, the number of messages, they, then the events for callers. Returns 1, a refusal, or what the pointer
-# names. A message that Redis refuses, because something else lies at its key, undoes nothing: the sweep sends
-# another.
+# bytes or "", "1" if its text is given, the text, "1" if nothing is to be added where the content pointer
+# is set, the model's family or "", the number of messages, they, then the events for callers. Returns 1, a
+# refusal, or what the pointer names. A message that Redis refuses, because something else lies at its key,
+# undoes nothing: the sweep sends another.
 ADD = """
 local made = ARGV[12] ~= '' and redis.call('GET', KEYS[8])
 if made then return made end
@@ -22,12 +22,13 @@ redis.call('HINCRBY', KEYS[7], ARGV[7], 1)
 if ARGV[10] == '1' then redis.call('HSETNX', KEYS[6], 'text', ARGV[11]) end
 redis.call('HINCRBY', KEYS[6], 'jobs', 1)
 redis.call('HSET', KEYS[1], 'spec', ARGV[3], 'record', ARGV[4], 'revision', ARGV[5], 'targets', ARGV[6])
+if ARGV[13] ~= '' then redis.call('HSET', KEYS[1], 'family', ARGV[13]) end
 redis.call('ZADD', KEYS[2], 0, ARGV[1])
 redis.call('ZADD', KEYS[3], 0, ARGV[1])
 redis.call('SADD', KEYS[4], ARGV[1])
-local messages = tonumber(ARGV[13])
-for i = 14 + messages, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
-for i = 1, messages do redis.pcall('LPUSH', KEYS[8 + i], ARGV[13 + i]) end
+local messages = tonumber(ARGV[14])
+for i = 15 + messages, #ARGV do redis.call('RPUSH', KEYS[5], ARGV[i]) end
+for i = 1, messages do redis.pcall('LPUSH', KEYS[8 + i], ARGV[14 + i]) end
 return 1
 """
 

@@ -293,35 +293,38 @@ class RedisJobStore:
             yield group
 
     def _fetch(self, ids: Iterable[JobId]) -> "list[_Stored | None]":
-        """Return the stored record and spec of each job; None where there is none."""
+        """Return the stored record, spec and family of each job; None where there is none."""
         with translate_redis_errors(), self._redis.pipeline(transaction=False) as pipe:
             for job_id in ids:
-                pipe.hmget(JOB_KEY + job_id, ["record", "spec"])
+                pipe.hmget(JOB_KEY + job_id, ["record", "spec", "family"])
             rows = pipe.execute(raise_on_error=False)
         found: list[_Stored | None] = []
         for row in rows:
             if isinstance(row, redis.ResponseError):  # no hash, or no text in it
-                found.append(_Stored("", ""))
+                found.append(_Stored("", "", ""))
             elif isinstance(row, Exception):
                 raise StoreUnavailable(row) from row
             else:
-                record, spec = row
+                record, spec, family = row
                 absent = record is None and spec is None
-                found.append(None if absent else _Stored(record or "", spec or ""))
+                found.append(None if absent else _Stored(record or "", spec or "", family or ""))
         return found
 
     def _parse(self, job_id: JobId, found: "_Stored") -> Job:
         """Return the job; note a damaged record, and raise RecordUnreadable."""
         try:
-            return read_record(job_id, found.record, found.spec)
+            job = read_record(job_id, found.record, found.spec)
         except RecordTooNew:
             raise
         except RecordUnreadable as error:
             self._malformed.skip("record", JOB_KEY + job_id, found.record, error)
             raise
+        family = found.family or job.spec.family
+        return job.model_copy(update={"family": family}) if family else job
 
 
 @dataclass(frozen=True)
 class _Stored:
     record: str
     spec: str
+    family: str

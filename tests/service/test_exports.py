@@ -30,6 +30,12 @@ def test_the_towers_are_planned_at_submit(client: TestClient) -> None:
     assert [(tower["name"], tower["state"]) for tower in towers] == [("user", "waiting"), ("item", "waiting")]
 
 
+def test_the_family_is_known_at_submit(client: TestClient) -> None:
+    job = client.get(f"/exports/{submit(client)}").json()
+    assert (job["family"], job["spec"]["family"]) == ("hstu_match", None)
+    assert client.get("/exports").json()["jobs"][0]["family"] == "hstu_match"
+
+
 def test_the_config_may_be_given_by_uri(client: TestClient) -> None:
     job = client.get(f"/exports/{submit(client, config=None, config_uri=str(CONFIG))}").json()
     assert job["spec"]["config_uri"] == str(CONFIG)

@@ -16,7 +16,7 @@ from jobs.spec import JobSpec
 from jobs.stores.record import read_record, write_record, write_spec
 from jobs.stores.redis_keys import JOB_KEY
 from jobs.stores.redis_store import RedisJobStore
-from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_job, make_outcome
+from tests.jobs.factories import CONFIG_TEXT, MINUTE, NOW, make_job, make_outcome
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -110,6 +110,32 @@ def test_jobs_of_both_versions_run_to_their_end(
         assert holding is not None
         holding.finish(make_outcome())
     assert [redis_store.get(each).state for each in (*ids, newest.id)] == [JobState.SUCCEEDED] * 3
+
+
+def test_a_family_lies_beside_the_record_where_older_programs_leave_it(
+    redis_store: RedisJobStore, redis_client: redis.Redis
+) -> None:
+    job = make_job().model_copy(update={"family": "dssm"})
+    redis_store.add(job, CONFIG_TEXT)
+    record, spec = (str(redis_client.hget(JOB_KEY + job.id, name)) for name in ("record", "spec"))
+    assert "dssm" not in record + spec
+    older = read_record(job.id, record, spec)  # as programs read it that know of no families
+    cancelled = older.request_cancel(NOW).model_copy(update={"revision": 2})
+    assert redis_store.replace(older, cancelled)
+    assert redis_store.get(job.id) == cancelled.model_copy(update={"family": "dssm"})
+    assert [each.family for each in redis_store.page(limit=2).jobs] == ["dssm"]
+
+
+def test_of_an_older_job_only_a_custom_family_is_known(
+    redis_store: RedisJobStore, redis_client: redis.Redis
+) -> None:
+    job = make_job()
+    custom = job.model_copy(
+        update={"id": new_job_id(), "spec": job.spec.model_copy(update={"family": "mine"})}
+    )
+    for each in (job, custom):
+        redis_store.add(each, CONFIG_TEXT)
+    assert [redis_store.get(each.id).family for each in (job, custom)] == [None, "mine"]
 
 
 def test_the_work_of_programs_of_version_1_is_counted(
