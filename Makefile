@@ -139,8 +139,8 @@ docs: $(DOCS_VENV)/.installed ## the documents as a site, its links checked, int
 
 .PHONY: pictures
 pictures: install ## take the picture of the dashboard in README.md again; needs Chromium
-	@$(BIN)/python -m pytest -q -m browser tests/dashboard/test_looks.py -k 'by_day and jobs' $(ARGS)
-	@cp .slipway/screenshots/jobs-light.png docs/pictures/dashboard.png
+	@$(BIN)/python -m pytest -q -m browser tests/dashboard/test_picture.py $(ARGS)
+	@cp .slipway/screenshots/dashboard.png docs/pictures/
 
 .PHONY: release-notes
 release-notes: ## print the notes of a version out of CHANGELOG.md: make release-notes VERSION=0.1.0

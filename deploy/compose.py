@@ -27,6 +27,7 @@ class _Build(BaseModel):
     context: str
     dockerfile: str
     target: str = "final"
+    secrets: list[str] = []
 
 
 class _ServiceText(BaseModel):

@@ -1,8 +1,8 @@
 # Workers, by device:
-#   docker build -f docker/worker.Dockerfile --target cpu  -t slipway/worker-cpu .
+#   docker build -f docker/worker.Dockerfile --target cpu  -t slipway/worker-cpu --secret id=pip,src=docker/pip.conf .
 #   docker build -f docker/worker.Dockerfile --target cuda -t slipway/worker-cuda .
-# Pass pip's own configuration as a secret: --secret id=pip,src=pip.conf. For `cpu` it must name an index that
-# has torch's CPU build (PyTorch publishes one), because the usual index has the build for CUDA only.
+# The secret is pip's own configuration. For `cpu` it must name an index that has torch's CPU build, as docker/pip.conf
+# does, because the usual index has the build for CUDA only.
 # `make image-digests` checks the digests of the base images.
 
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b AS slipway

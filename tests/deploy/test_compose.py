@@ -1,18 +1,21 @@
 """compose.yaml as its programs would meet it; deploy.prove runs them together."""
 
 from collections.abc import Mapping
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
 from pydantic_settings import BaseSettings
 
 from deploy.compose import Places, Service, interpolate, services_in
+from deploy.torch_source import CPU_WHEELS
 from processes.settings import user_cache
 from service.settings import ServiceSettings
+from tests.architecture.tree import ROOT
 from tests.deploy.test_docker import COMPOSE, GIVEN
 from worker.settings import WorkerSettings
 
-TEXT = (Path(__file__).parents[2] / "compose.yaml").read_text()
+TEXT = (ROOT / "compose.yaml").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +71,21 @@ def test_whatever_a_worker_writes_lies_in_a_volume(
     written += [str(user_cache(name)) for name in ("code", "compiler")]
     mounted = [volume.partition(":")[2] for volume in COMPOSE["services"]["worker"]["volumes"]]
     assert [path for path in written if not path.startswith(tuple(mounted))] == []
+
+
+def test_images_are_built_with_an_index_that_has_torch_for_cpu(services: Mapping[str, Service]) -> None:
+    """The pins of a worker for CPU are on no other page than PyTorch's."""
+    built = [each["build"] for each in COMPOSE["services"].values() if "build" in each]
+    assert [each["secrets"] for each in built] == [["pip"], ["pip"]]
+    steps = [step for each in built for step in (ROOT / each["dockerfile"]).read_text().split("\nRUN ")]
+    downloads = [step for step in steps if "--require-hashes" in step]
+    assert downloads and all(
+        step.startswith("--mount=type=secret,id=pip,target=/etc/pip.conf") for step in downloads
+    )
+    assert COMPOSE["secrets"]["pip"] == {"file": "${PIP_CONF:-./docker/pip.conf}"}
+    configured = ConfigParser()
+    configured.read(ROOT / "docker" / "pip.conf")
+    assert configured["global"]["find-links"] == CPU_WHEELS
 
 
 def test_names_of_containers_become_places_of_this_machine() -> None:
