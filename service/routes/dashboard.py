@@ -33,8 +33,8 @@ from service.dashboard.route import PageRoute
 from service.dashboard.search import find
 from service.dependencies import Jobs, Logs, Totals, Workers
 from service.planning import view_plan
-from service.routes import calls, sign_in
 from service.routes.artifacts import find_comparison
+from service.routes.pages import calls, sign_in
 
 _MOST_SHOWN = 100  # of the queue
 _MANIFESTS_KEPT = 128

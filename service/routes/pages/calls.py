@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Header, Request, Response
 
-from service.dashboard.calls import CallsPage, Document
+from service.dashboard.api.calls import CallsPage, Document
 from service.dashboard.render import answer_html, render
 from service.dashboard.route import PageRoute
 
