@@ -264,6 +264,12 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if (unread := _unread_body(request, error)) is not None:
         return problem(unread)
+    invalid, fields = describe_invalid(error)
+    return problem(invalid, fields=fields)
+
+
+def describe_invalid(error: RequestValidationError) -> tuple[InvalidRequest, tuple[FieldProblem, ...]]:
+    """Return the error of a request whose fields are wrong, and its first mistakes."""
     mistakes = error.errors()
     fields = tuple(
         FieldProblem(
@@ -281,7 +287,7 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
         hint="correct the fields in `errors`; the schema is at /docs",
         where=first.where,
     )
-    return problem(invalid, fields=fields)
+    return invalid, fields
 
 
 def _unread_body(request: Request, error: RequestValidationError) -> InvalidRequest | None:

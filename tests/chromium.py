@@ -26,7 +26,7 @@ _FLAGS = (
     "--disable-sync",
 )
 
-_WANTED = re.compile("ERR_FAILED|status of 401")  # a service made to be away, a key asked for
+_WANTED = re.compile("ERR_FAILED|status of 4(01|22)")  # a service made to be away, a key asked for, a mistake
 
 OpenPage = Callable[..., AbstractContextManager["Page"]]
 Screenshot = Callable[["Page", str], None]

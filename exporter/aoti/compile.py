@@ -39,7 +39,7 @@ def compile_code(
         register_kernels()
         split_biases()
     try:
-        with observe_compiled_files(lambda files: progress(None, f"{files} files compiled")):
+        with observe_compiled_files(lambda files: progress(None, _count_compiled(files))):
             written = compile_files(program, target, make_headers=make_headers)
     except Exception as error:  # inductor and the C++ compiler raise many unrelated types
         text = str(error).strip()
@@ -73,3 +73,7 @@ def _fbgemm_version() -> str:
         except PackageNotFoundError:
             continue
     return "none"
+
+
+def _count_compiled(files: int) -> str:
+    return f"{files} file{'' if files == 1 else 's'} compiled"

@@ -26,7 +26,7 @@ def capture_tower(
     with (
         torch.no_grad(),
         sizes_zero_and_one_stay_dynamic(),
-        observe_nodes(lambda nodes, _: progress(None, f"{nodes:,} nodes traced")),
+        observe_nodes(lambda nodes, _: progress(None, f"{nodes:,} node{'' if nodes == 1 else 's'} traced")),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # warnings of torch and fbgemm about each other; failures raise

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from exporter.reports.comparison import Comparison, LatencyRatio, OutputDiff, TableDiff, TowerDiff
 from exporter.reports.comparison_text import summarise
-from jobs.model import Job
+from jobs.control.releases import Release, ReleasedTower
+from jobs.model import Job, TowerProgress
 from service.dashboard.histograms import Bars, RatioBar, histogram_bars, ratio_bar
 from service.dashboard.render import STATIC, Page, render
 
@@ -82,6 +83,20 @@ class DiffView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PackagePair:
+    """A tower's package of a job, and that of the promoted release."""
+
+    tower: TowerProgress
+    released: ReleasedTower | None
+
+    @property
+    def is_same(self) -> bool:
+        """True if the two packages are known to be byte for byte the same."""
+        digest = self.tower.digest
+        return self.released is not None and digest is not None and digest == self.released.digest
+
+
+@dataclass(frozen=True, kw_only=True)
 class DiffPage(Page):
     """The comparison of a job's artifact with its baseline, or how to get one."""
 
@@ -91,6 +106,30 @@ class DiffPage(Page):
     job: Job
     view: DiffView | None
     problem: str = ""
+    promoted: Release | None = None  # of the job's model now, as far as the reader sees it
+
+    @property
+    def wanted(self) -> str:
+        """The other side of the comparison that is missing: the promoted release, unless it is this one."""
+        return self.promoted.job_id if self.promoted and self.promoted.job_id != self.job.id else "OLD"
+
+    @property
+    def is_with_promoted(self) -> bool:
+        """True if the comparison is with the release that is promoted now, or none is promoted."""
+        compared = self.view.comparison.old.job_id if self.view else None
+        return self.promoted is None or self.promoted.job_id in (compared, self.job.id)
+
+    @property
+    def packages(self) -> tuple[PackagePair, ...]:
+        """The packages of this job beside those of the promoted release; none if it is the promoted one."""
+        if self.promoted is None or self.promoted.job_id == self.job.id:
+            return ()
+        released = {(tower.name, tower.target): tower for tower in self.promoted.towers}
+        return tuple(
+            PackagePair(tower=tower, released=released.get((tower.name, tower.target)))
+            for tower in self.job.towers
+            if tower.package_uri is not None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,15 +7,12 @@ from urllib.parse import urlencode
 
 from exporter.manifest import Manifest, TowerEntry
 from exporter.spec import Target
-from jobs.diagnostics.logs import LogPart
 from jobs.fleet.roster import WorkerNotice
 from jobs.ids import JobId
-from jobs.model import MAX_SETBACKS, Job, JobState, TowerProgress, TowerState
-from service.access.callers import Scope
+from jobs.model import Job, JobState
 from service.dashboard.charts import Chart, error_chart, latency_chart
 from service.dashboard.render import Page
 from service.dashboard.search import JobMatches
-from service.dashboard.timeline import StageBar, longest_of, timeline
 from service.schemas import PlanView
 
 
@@ -63,42 +60,6 @@ class JobsPage(Page):
         given = {"q": self.words, "state": state, "before": before}
         query = urlencode({name: value for name, value in given.items() if value})
         return f"/?{query}" if query else "/"
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobDetailsPage(Page):
-    """One job: its towers side by side."""
-
-    template: ClassVar[str] = "job.html"
-    attempts: ClassVar[int] = MAX_SETBACKS
-
-    job: Job
-
-    @property
-    def may_cancel(self) -> bool:
-        return self._may_change and not self.job.state.is_final and not self.job.cancel_requested
-
-    @property
-    def may_retry(self) -> bool:
-        failed = any(tower.state is TowerState.FAILED for tower in self.job.towers)
-        return self._may_change and self.job.state.is_final and failed
-
-    @property
-    def _may_change(self) -> bool:
-        return self.reader is not None and self.reader.may(Scope.SUBMIT)
-
-    def bars(self, tower: TowerProgress) -> tuple[StageBar, ...]:
-        return timeline(tower, longest_of(self.job.towers))
-
-    @property
-    def news(self) -> str:
-        """The job in one sentence, for screen readers."""
-        towers = [
-            f"{tower.label} tower {tower.state}" + (f", {tower.stage}" if tower.stage else "")
-            for tower in self.job.towers
-        ]
-        blessed = {True: " Release blessed.", False: " Release not blessed.", None: ""}[self.job.blessed]
-        return f"Export {self.job.state.replace('_', ' ')}. {'; '.join(towers)}.{blessed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +119,6 @@ class PlanPage(Page):
 
     job: Job
     plan: PlanView
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogPage(Page):
-    """The log of a job: the latest lines that its ranks wrote."""
-
-    template: ClassVar[str] = "log.html"
-
-    job: Job
-    parts: tuple[LogPart, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

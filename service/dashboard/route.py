@@ -1,9 +1,10 @@
-"""Routes of the dashboard, which show errors as pages."""
+"""Routes of the dashboard, which show errors as pages, and the forms that pages post."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import parse_qs
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
@@ -35,6 +36,14 @@ class PageRoute(APIRoute):
                 return error_page(error)
 
         return handle_with_pages
+
+
+async def _parse_form(request: Request) -> dict[str, str]:
+    fields = parse_qs((await request.body()).decode(errors="replace"))
+    return {name: values[0] for name, values in fields.items()}
+
+
+Form = Annotated[dict[str, str], Depends(_parse_form)]  # the fields of a posted form
 
 
 def error_page(error: ExportError) -> Response:

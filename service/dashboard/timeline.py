@@ -1,13 +1,15 @@
 """A tower's stages as bars on one time axis: where each began and how long it took."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from exporter.stages import Stage
-from jobs.model import TowerProgress, TowerState
+from jobs.model import Job, TowerProgress, TowerState
 
 WIDTH = 1000  # of a chart, in units of its view box
+START_UP = "start-up"  # of the attempt: its processes, their imports, and pauses between the stages
 _LEAST_WIDTH = 6  # so that a stage of milliseconds can be seen
 
 
@@ -16,30 +18,68 @@ class BarState(StrEnum):
 
     DONE = "done"
     RUNNING = "running"
-    STOPPED = "stopped"  # started and not finished: it failed, or the attempt was ended
+    FAILED = "failed"
+    STOPPED = "stopped"  # started and not finished: the job was cancelled, or the attempt ended
     WAITING = "waiting"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageBar:
-    """The bar of one stage: its seconds if it is done, and its position on the axis."""
+    """The bar of one stage, or of the start-up: its seconds if it is done, and its position on the axis."""
 
-    stage: Stage
+    stage: Stage | None  # None: the start-up
     state: BarState
     seconds: float | None
     x: float
     width: float
 
+    @property
+    def name(self) -> str:
+        return self.stage or START_UP
 
-def timeline(tower: TowerProgress, longest: float) -> tuple[StageBar, ...]:
+
+@dataclass(frozen=True, kw_only=True)
+class TimedTower:
+    """A tower, and the seconds of its attempt that belong to no stage; None if they are not known."""
+
+    tower: TowerProgress
+    start_up: float | None
+
+    @classmethod
+    def of(cls, tower: TowerProgress, started_at: datetime | None) -> "TimedTower":
+        """Take the time of an attempt that began at `started_at`."""
+        begun, seconds = tower.stage_started_at, tower.stage_seconds
+        if started_at is None or begun is None:
+            return cls(tower=tower, start_up=None)
+        before = sum(each for stage, each in seconds.items() if stage is not tower.stage)
+        rest = (begun - started_at).total_seconds() - before
+        return cls(tower=tower, start_up=rest if rest >= 0 else None)  # else of two clocks
+
+    @property
+    def seconds(self) -> float:
+        return (self.start_up or 0.0) + sum(self.tower.stage_seconds.values())
+
+
+def time_towers(job: Job) -> tuple[TimedTower, ...]:
+    """Return the job's towers; those of earlier targets ran before the latest attempt."""
+    return tuple(
+        TimedTower.of(tower, job.started_at if job.is_current(tower) else None) for tower in job.towers
+    )
+
+
+def timeline(timed: TimedTower, longest: float) -> tuple[StageBar, ...]:
     """Return a tower's stages in order; `longest` seconds fill the width, so that towers can be compared."""
     bars, elapsed = [], 0.0
+    durations: list[tuple[Stage | None, float | None]] = [
+        (stage, timed.tower.stage_seconds.get(stage)) for stage in timed.tower.stages
+    ]
+    if timed.start_up is not None:
+        durations.insert(0, (None, timed.start_up))
     scale = WIDTH / longest if longest > 0 else 0.0
-    for stage in tower.stages:
-        duration = tower.stage_seconds.get(stage)
+    for stage, duration in durations:
         width = max((duration or 0.0) * scale, _LEAST_WIDTH)
         x = min(elapsed * scale, WIDTH - width)
-        state = _state(tower, stage)
+        state = BarState.DONE if stage is None else _state(timed.tower, stage)
         bars.append(
             StageBar(stage=stage, state=state, seconds=duration, x=round(x, 1), width=round(width, 1))
         )
@@ -47,9 +87,9 @@ def timeline(tower: TowerProgress, longest: float) -> tuple[StageBar, ...]:
     return tuple(bars)
 
 
-def longest_of(towers: Sequence[TowerProgress]) -> float:
+def longest_of(towers: Iterable[TimedTower]) -> float:
     """Return the seconds of the tower that has taken the longest."""
-    return max((sum(tower.stage_seconds.values()) for tower in towers), default=0.0)
+    return max((each.seconds for each in towers), default=0.0)
 
 
 def _state(tower: TowerProgress, stage: Stage) -> BarState:
@@ -57,4 +97,6 @@ def _state(tower: TowerProgress, stage: Stage) -> BarState:
         return BarState.DONE
     if stage is not tower.stage:
         return BarState.WAITING
-    return BarState.RUNNING if tower.state is TowerState.RUNNING else BarState.STOPPED
+    if tower.state is TowerState.RUNNING:
+        return BarState.RUNNING
+    return BarState.FAILED if tower.state is TowerState.FAILED else BarState.STOPPED

@@ -1,45 +1,27 @@
-"""Routes of the dashboard: the pages of jobs, of one job, and of workers and queue."""
+"""Routes of the dashboard: the list of jobs, and workers and queue; those of one job are in `job_pages`."""
 
-from functools import lru_cache, partial
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Header, Query, Response, status
-from fastapi.responses import RedirectResponse
+from fastapi import APIRouter, FastAPI, Header, Query, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from exporter.artifact.read import read_manifest
-from exporter.errors import ExportError
-from exporter.manifest import Manifest
-from exporter.spec import Target
-from exporter.storage.places import Places
-from exporter.towers.plan import PlanRequest
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobPage
-from service.access.guard import Reader, Submitter
-from service.audit import record
-from service.dashboard.diff_page import DiffPage, DiffView
-from service.dashboard.pages import (
-    JobDetailsPage,
-    JobsPage,
-    LogPage,
-    PlanPage,
-    ReportPage,
-    TargetReport,
-    WorkersPage,
-)
+from service.access.guard import Reader
+from service.dashboard.pages import JobsPage, WorkersPage
 from service.dashboard.render import STATIC, answer
 from service.dashboard.route import PageRoute
 from service.dashboard.search import find
-from service.dependencies import Jobs, Logs, Totals, Workers
-from service.planning import view_plan
-from service.routes.artifacts import find_comparison
+from service.dependencies import Jobs, Totals, Workers
+from service.routes.job_pages import change, show, texts
 from service.routes.pages import calls, sign_in
 
 _MOST_SHOWN = 100  # of the queue
-_MANIFESTS_KEPT = 128
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+for each in (show, texts, change):
+    router.include_router(each.router)
 
 IfNoneMatch = Annotated[str | None, Header()]
 Words = Annotated[str, Query(max_length=200)]
@@ -86,65 +68,6 @@ def jobs_page(
     return answer(page, if_none_match)
 
 
-@router.get("/jobs/{job_id}")
-def job_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """Show the current state of one job."""
-    return answer(JobDetailsPage(reader=reader, job=jobs.get(job_id)), if_none_match)
-
-
-@router.get("/jobs/{job_id}/plan")
-def plan_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
-    """Show the job's dim plan."""
-    job = jobs.get(job_id)
-    plan = view_plan(PlanRequest.model_validate(jobs.spec_with_config(job).model_dump()))
-    return answer(PlanPage(reader=reader, job=job, plan=plan), if_none_match)
-
-
-@router.get("/jobs/{job_id}/report")
-def report_page(
-    job_id: str,
-    jobs: Jobs,
-    reader: Reader,
-    target: Target | None = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Show the job's verification, from its manifests: for all of its targets, or for one of them."""
-    job = jobs.get(job_id)
-    several = len(job.spec.targets) > 1
-    chosen = target if several and target in job.spec.targets else None
-    targets = (chosen,) if chosen else job.spec.targets if several else (None,)
-    reports = tuple(_report(jobs.places_of(job), job, each) for each in targets)
-    return answer(ReportPage(reader=reader, job=job, reports=reports, chosen=chosen), if_none_match)
-
-
-@router.get("/jobs/{job_id}/diff")
-def diff_page(
-    job_id: str,
-    jobs: Jobs,
-    reader: Reader,
-    target: Target | None = None,
-    if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Show the comparison with the release that the job was judged against, or how to get one."""
-    job = jobs.get(job_id)
-    comparison, problem = None, "This export was compared with no other release."
-    try:
-        comparison = find_comparison(jobs, job, target)
-    except ExportError as error:
-        problem = f"There is no comparison to show: {error.message}."
-    view = DiffView(comparison=comparison) if comparison else None
-    return answer(DiffPage(reader=reader, job=job, view=view, problem=problem), if_none_match)
-
-
-@router.get("/jobs/{job_id}/log")
-def log_page(
-    job_id: str, jobs: Jobs, logs: Logs, reader: Reader, if_none_match: IfNoneMatch = None
-) -> Response:
-    """Show the job's log, by tower and stage."""
-    job = jobs.get(job_id)
-    return answer(LogPage(reader=reader, job=job, parts=logs.read(job.id)), if_none_match)
-
-
 @router.get("/workers")
 def workers_page(
     jobs: Jobs, totals: Totals, workers: Workers, reader: Reader, if_none_match: IfNoneMatch = None
@@ -163,45 +86,6 @@ def workers_page(
     return answer(page, if_none_match)
 
 
-@router.post("/jobs/{job_id}/cancel")
-def cancel(job_id: str, jobs: Jobs, caller: Submitter) -> Response:
-    """Cancel the job, and show its page again."""
-    job = jobs.cancel(job_id)
-    record(caller, "cancel", job.id)
-    return _show(job)
-
-
-@router.post("/jobs/{job_id}/retry")
-def retry(job_id: str, jobs: Jobs, caller: Submitter) -> Response:
-    """Export the failed towers again, and show the new job."""
-    job = jobs.retry(job_id, caller.owner)
-    record(caller, "retry", f"{job_id} as {job.id}")
-    return _show(job)
-
-
-def _show(job: Job) -> Response:
-    return RedirectResponse(f"/jobs/{job.id}", status.HTTP_303_SEE_OTHER)
-
-
 def _oldest(queued: JobPage) -> Job | None:
     """Return the last job of a page if no page comes after it."""
     return queued.jobs[-1] if queued.jobs and queued.next is None else None
-
-
-def _report(places: Places, job: Job, target: Target | None) -> TargetReport:
-    """Read the manifest of one target, or say why there is none to show."""
-    uri = job.manifest_uris.get(target) if target else job.manifest_uri
-    if uri is None:
-        return TargetReport(
-            target=target, problem="Nothing is published, so there is no verification to show."
-        )
-    try:
-        return TargetReport(target=target, manifest=_manifest(uri, places, job.spec.output_uri))
-    except ExportError as error:  # the rest of the page is still useful
-        return TargetReport(target=target, problem=f"The manifest cannot be read: {error.message}.")
-
-
-@lru_cache(maxsize=_MANIFESTS_KEPT)
-def _manifest(uri: str, places: Places, output_uri: str) -> Manifest:
-    """Read a manifest once: it never changes after it has been published."""
-    return read_manifest(uri, opened=partial(places.open_output, output_uri))

@@ -63,6 +63,11 @@ class Submission:
             lambda: self._submit(request),
         )
 
+    def submit(self, request: ExportRequest) -> JobView:
+        """Accept an export in the calling thread."""
+        require_usable_callback(request.callback_url, self.callbacks)
+        return self._submit(request)
+
     def _submit(self, request: ExportRequest) -> JobView:
         caller = self.caller
         job = self.jobs.submit(request.spec, request.options, caller.owner, force=request.force)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from exporter.dtypes import Precision, TableDtype
+from exporter.errors import CheckpointMismatch
 from exporter.manifest import (
     CaseKind,
     CaseReport,
@@ -31,6 +32,7 @@ from tests.jobs.factories import make_entry, make_manifest, make_spec
 from tests.service.requests import CONFIG
 
 CONFIG_TEXT = CONFIG.read_text()
+START_UP = timedelta(seconds=3.2)  # of an attempt, before its first stage
 
 NASTY = '<script>alert("x")</script>'
 
@@ -61,19 +63,29 @@ def job(
         config=CONFIG_TEXT,
     )
     begun = state is not JobState.QUEUED
+    started = made + timedelta(seconds=4)
+    waiting = (TowerProgress(name=TowerName.USER), TowerProgress(name=TowerName.ITEM))
     return Job(
         id=new_job_id(),
         spec=JobSpec.of(spec),
         config_uri="s3://models/hstu_match/pipeline.config",
         state=state,
-        towers=towers or (TowerProgress(name=TowerName.USER), TowerProgress(name=TowerName.ITEM)),
+        towers=tuple(begun_at(started + START_UP, tower) for tower in towers or waiting),
         attempt=int(begun),
         lease=Lease(worker="gpu-3-4711", until=made) if state is JobState.RUNNING else None,
         created_at=made,
         updated_at=made,
-        started_at=made + timedelta(seconds=4) if begun else None,
+        started_at=started if begun else None,
         finished_at=made + timedelta(seconds=75) if state.is_final else None,
     )
+
+
+def begun_at(moment: datetime, tower: TowerProgress) -> TowerProgress:
+    """The tower with the time at which its last stage began, if its stages began at that moment."""
+    if tower.stage is None or tower.stage_started_at is not None:
+        return tower
+    before = sum(seconds for stage, seconds in tower.stage_seconds.items() if stage is not tower.stage)
+    return tower.model_copy(update={"stage_started_at": moment + timedelta(seconds=before)})
 
 
 def done(name: TowerName, *, slower: float = 1.0) -> TowerProgress:
@@ -84,6 +96,8 @@ def done(name: TowerName, *, slower: float = 1.0) -> TowerProgress:
         stage_seconds={stage: seconds * slower for stage, seconds in SECONDS.items()},
         package_uri=f"s3://models/export/{name}/aoti/aoti_model.pt2",
         package_size=2_789_835,
+        code="cold",
+        code_note="no code of an equal graph is cached",
         digest="db913646820993fcb9fb2e31401530b3edd58e62ce22955aba9b2cda162fcd0f",
         verification=VerificationSummary(cases=18, passed=18, largest_difference=8.9e-8, tolerance=1e-5),
     )
@@ -108,10 +122,12 @@ def at_work(name: TowerName, stage: Stage, fraction: float | None, detail: str) 
 
 
 def broken(
-    name: TowerName, message: str = "the item tower's embedding has 8 rows and the config says 9"
+    name: TowerName,
+    message: str = "the item tower's embedding has 8 rows and the config says 9",
+    code: str = "dims_conflict",
 ) -> TowerProgress:
     failure = Failure(
-        code="dims_conflict",
+        code=code,
         message=message,
         hint="write the features click_50_seq__video_id and uih_seq__video_id in one sequence_feature",
         where="pipeline.config:41",
@@ -129,9 +145,23 @@ def broken(
     )
 
 
-def partial(minutes: float = 50) -> Job:
-    towers = (done(TowerName.USER), broken(TowerName.ITEM))
+def partial(minutes: float = 50, code: str = "dims_conflict") -> Job:
+    towers = (done(TowerName.USER), broken(TowerName.ITEM, code=code))
     return job(JobState.PARTIALLY_SUCCEEDED, *towers, checkpoint="dssm_v2/model.ckpt-98000", minutes=minutes)
+
+
+MISMATCH = CheckpointMismatch(
+    missing=["item.dense.0.weight", "item.dense.0.bias"],
+    unexpected=["tower.old.bias"],
+    mismatched=["user.mlp.0.weight: checkpoint (float32 [64, 32]), model (float32 [64, 48])"],
+)
+
+
+def mismatched() -> Job:
+    """A job whose only tower does not fit its checkpoint."""
+    tower = broken(TowerName.MODEL).model_copy(update={"failure": Failure.of(MISMATCH)})
+    made = job(JobState.FAILED, tower, checkpoint="dlrm_hstu/model.ckpt-78", minutes=95)
+    return made.model_copy(update={"failure": tower.failure})
 
 
 def failed(message: str, minutes: float = 90) -> Job:
@@ -186,7 +216,9 @@ def entry(name: TowerName, scale: float) -> TowerEntry:
     if low:
         worst = OutputDifference(output="item_tower_emb", largest=0.0527, scale=0.65, case="batch_512")
         report = report.model_copy(update={"fp32": Fp32Report(tolerance=0.54, outputs=(worst,))})
-    return make_entry(name).model_copy(update={"verified": report, "vectors": vectors, **low})
+    beside = ("pipeline.config", "fg.json", "model_acc.json", "samples.safetensors")
+    files = tuple(FileRef(path=f"{name}/{each}", size=20_000, sha256="cd" * 32) for each in beside)
+    return make_entry(name).model_copy(update={"verified": report, "vectors": vectors, "files": files, **low})
 
 
 def quantised_table() -> TableEntry:

@@ -54,7 +54,11 @@ def test_a_job_page_follows_the_job_and_says_so_aloud(stack: Stack, open_page: O
         expect(page.locator(".bar .pill")).to_have_text("succeeded")
         expect(page.locator("main > [role=status]")).to_have_text(re.compile("Export succeeded. user tower"))
         expect(page).to_have_title(re.compile("^succeeded: "))
-        expect(page.locator("#tower-user .stage.done")).to_have_count(2)
+        expect(page.locator("#tower-user .stage.done")).to_have_count(3)  # with the start-up
+        for title in ("Log", "Dim plan", "Verification"):
+            fold = page.locator("details.fold", has=page.get_by_role("heading", name=title, exact=True))
+            if fold.get_attribute("open") is None:
+                fold.locator("summary").first.click()
         expect(page.locator("#log")).to_contain_text("at work on compile of user")
         expect(page.locator("#plan")).to_contain_text("seq_uih_seq")
         expect(page.locator("#report")).to_contain_text("is not an artifact")  # fake ranks publish nothing
@@ -65,7 +69,7 @@ def test_a_job_page_is_told_of_changes(hanging: Stack, open_page: OpenPage) -> N
     with open_page(hanging.url) as page:
         with page.expect_request(f"**/exports/{job_id}/events"):
             page.goto(f"{hanging.url}/jobs/{job_id}")
-        expect(page.locator("#tower-user .stage.done")).to_have_count(2)
+        expect(page.locator("#tower-user .stage.done")).to_have_count(3)  # with the start-up
         page.wait_for_timeout(2500)  # from here on it looks by itself every fifteen seconds only
         SlipwayClient(hanging.url).cancel(job_id)
         expect(page.locator(".bar .pill")).to_have_text("cancelled", timeout=9_000)
@@ -103,7 +107,7 @@ def test_a_running_job_is_cancelled_with_the_keyboard_alone(
         expect(page.locator(".skip")).to_be_focused()
         press_until(page, f"#job-{job_id} a")
         page.keyboard.press("Enter")
-        expect(page.locator("#tower-user .stage.done")).to_have_count(2)
+        expect(page.locator("#tower-user .stage.done")).to_have_count(3)  # with the start-up
         screenshot(page, "live-running")
         press_until(page, "#cancel summary")
         page.keyboard.press("Enter")

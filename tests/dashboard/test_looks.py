@@ -26,7 +26,7 @@ from tests.service.conftest import serving
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-PAGES = ("jobs", "running", "succeeded", "failed", "workers")
+PAGES = ("jobs", "running", "succeeded", "failed", "mismatched", "workers")
 PHONE = 390
 
 
@@ -37,7 +37,8 @@ def jobs(store: MemoryJobStore, backend: Backend, tmp_path: Path) -> dict[str, J
     item = sample.at_work(TowerName.ITEM, Stage.VERIFY, 0.3, "batch_32: package against eager")
     jobs = {
         "failed": sample.failed("a size was specialised to 37, and the plan lets it vary from 0 to 9216"),
-        "partial": sample.partial(),
+        "partial": sample.partial(code="tower_died"),
+        "mismatched": sample.mismatched(),
         "cancelled": sample.job(JobState.CANCELLED, minutes=40),
         "succeeded": sample.published(tmp_path),
         "running": sample.job(JobState.RUNNING, user, item, minutes=1.2),
@@ -78,9 +79,9 @@ def test_a_page_by_day_by_night_and_on_a_phone(
     url: str, jobs: dict[str, Job], open_page: OpenPage, screenshot: Screenshot, name: str
 ) -> None:
     with open_page(address(url, jobs, name)) as page:
-        page.locator("#plan table, #jobs, #worker-1").first.wait_for()
+        page.locator("#tower-user, #tower-model, #jobs, #worker-1").first.wait_for()
         if name == "succeeded":
-            page.locator("#report .plot").first.wait_for()
+            page.locator("#files table").first.wait_for()
         assert brightness(page) > 200
         screenshot(page, f"{name}-light")
         page.emulate_media(color_scheme="dark")
@@ -102,8 +103,11 @@ def test_the_parts_of_a_job_page_come_by_themselves(
     url: str, jobs: dict[str, Job], open_page: OpenPage
 ) -> None:
     with open_page(address(url, jobs, "succeeded")) as page:
-        page.locator("#report .plot").first.wait_for()
-        page.locator("#plan table").first.wait_for()
+        page.locator("#files table").wait_for()
+        assert page.locator("#report .plot, #plan table").count() == 0  # until somebody opens them
+        for title, shown in (("Verification", "#report .plot"), ("Dim plan", "#plan table")):
+            page.get_by_role("heading", name=title).click()
+            page.locator(shown).first.wait_for()
         assert page.locator("h1").count() == 1
 
 
@@ -136,6 +140,7 @@ def test_a_page_is_of_use_without_scripts(
     with open_page(address(url, jobs, name), scripts=False) as page:
         assert page.locator("h1").is_visible()
         if name == "succeeded":
+            page.get_by_role("heading", name="Verification").click()
             page.get_by_role("link", name="Show the verification report").click()
             assert page.locator(".plot").first.is_visible()
 

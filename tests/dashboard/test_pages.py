@@ -18,7 +18,7 @@ from service.settings import ServiceSettings
 from tests.dashboard import sample
 from tests.jobs.factories import MINUTE, NOW
 
-JOB_PAGES = ["plan", "report", "diff", "log"]
+JOB_PAGES = ["plan", "report", "diff", "log", "files", "config", "rerun"]
 PAGES = ["/", "/workers", "/jobs/{id}", *(f"/jobs/{{id}}/{page}" for page in JOB_PAGES)]
 
 
@@ -230,7 +230,7 @@ def test_a_button_cancels_a_job(client: TestClient, store: MemoryJobStore) -> No
 
 
 def test_a_button_runs_the_failed_towers_again(client: TestClient, store: MemoryJobStore) -> None:
-    job = sample.partial()
+    job = sample.partial(code="tower_died")
     store.add(job, sample.CONFIG_TEXT)
     assert "Retry the failed towers" in client.get(f"/jobs/{job.id}").text
     shown = client.post(f"/jobs/{job.id}/retry")

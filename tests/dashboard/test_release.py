@@ -7,7 +7,7 @@ from exporter.stages import Stage
 from jobs.model import Job
 from jobs.progress import fold_events
 from jobs.stores.memory_store import MemoryJobStore
-from service.dashboard.timeline import BarState, longest_of, timeline
+from service.dashboard.timeline import BarState, TimedTower, longest_of, timeline
 from tests.dashboard.sample import NASTY
 from tests.jobs.factories import (
     AS_GOOD,
@@ -64,6 +64,7 @@ def test_what_an_attempt_reports_is_no_markup(client: TestClient, store: MemoryJ
 
 def test_judging_is_a_stage_of_the_timeline_once_it_has_begun() -> None:
     user, item = fold_events(make_job(), [make_event("user", Stage.RELEASE)]).towers
-    bars = timeline(user, longest_of((user, item)))
+    timed = [TimedTower.of(tower, None) for tower in (user, item)]
+    bars = timeline(timed[0], longest_of(timed))
     assert (bars[-1].stage, bars[-1].state) == (Stage.RELEASE, BarState.RUNNING)
     assert Stage.RELEASE not in item.stages

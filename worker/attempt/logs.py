@@ -7,7 +7,8 @@ a stand-in program have no rank and share one place.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter.redaction import redact_and_escape
@@ -20,8 +21,13 @@ from telemetry.logging import logger
 log = logger(__name__)
 
 _AT_A_TIME = 16 << 20  # bytes read per call; of more only the latest, as only the latest lines are kept
+TIME_FORMAT = "%H:%M:%S"  # before each line
 _RANK = re.compile(r"^\[[\w-]*?(\d+)\]: ?")
 _MARK = re.compile(r"^slipway-stage (\w+)(?:\.\d+)? (\w+)$")  # "user.1": rank 1 helps with that tower
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def format_stage_mark(tower: str, stage: Stage) -> str:
@@ -55,8 +61,13 @@ class LogTail:
         secrets: Sequence[str] = (),
         *,
         at_a_time: int = _AT_A_TIME,
+        clock: Callable[[], datetime] = _now,
     ) -> None:
-        """Start before the first line of `log`; remove `secrets` from every line."""
+        """Start before the first line of `log`; remove `secrets` from every line, and put its time before it.
+
+        The time, in UTC, is that of the call that reads the line: fractions of a second after it was written.
+        """
+        self._clock = clock
         self._secrets = secrets
         self._at_a_time = at_a_time
         self._log = log
@@ -92,7 +103,7 @@ class LogTail:
         return redact_and_escape(line[:MAX_LINE_LENGTH], self._secrets)
 
     def _split_into_parts(self, lines: Iterable[str]) -> list[LogPart]:
-        places = dict(self._places)
+        places, time = dict(self._places), self._clock().strftime(TIME_FORMAT)
         found: dict[Place, list[str]] = {}
         for line in lines:
             rank = _RANK.match(line)
@@ -100,7 +111,8 @@ class LogTail:
             if place := _parse_stage_mark(text):
                 places[rank_number] = place
             else:
-                found.setdefault(places.get(rank_number, (None, None)), []).append(self._redact(text))
+                kept = found.setdefault(places.get(rank_number, (None, None)), [])
+                kept.append(f"{time} {self._redact(text)}")
         self._places = places
         return [
             LogPart(tower=tower, stage=stage, lines=tuple(each)) for (tower, stage), each in found.items()

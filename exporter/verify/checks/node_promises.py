@@ -43,7 +43,7 @@ class NodePromises(Check):
         if broken is None:
             self._kept.append(case)
             nodes = sum(len(program.graph.nodes) for program in programs)
-            return CheckResult(sizes=trial.sizes, detail=f"{nodes:,} nodes")
+            return CheckResult(sizes=trial.sizes, detail=f"{nodes:,} node{'' if nodes == 1 else 's'}")
         error = PromiseBroken(f"{self.runnable.title}, {case}: {broken}", where=broken.place or case)
         error.case = case
         return CheckResult(passed=False, sizes=trial.sizes, detail=str(broken), error=error)

@@ -2,6 +2,7 @@
 // scrolling stay. Without this script the pages work but do not update.
 
 import { tick } from "./clock.js";
+import { copyOnClick } from "./copy.js";
 import { update, updateChildren } from "./update.js";
 
 const BEHIND_MS = 15_000; // the longest pause between two tries while the service is away
@@ -72,7 +73,11 @@ const timers = new Map(); // id -> the timer of its next fetch
 
 function loadParts() {
   for (const part of document.querySelectorAll("[data-load]"))
-    if (loaded.get(part.id) !== part.dataset.version) load(part);
+    if (loaded.get(part.id) !== part.dataset.version && !isFolded(part)) load(part);
+}
+
+function isFolded(part) {
+  return part.closest("details:not([open])") !== null;
 }
 
 async function load(part) {
@@ -100,7 +105,7 @@ function reloadLater(pause, part) {
 
 function reload(part) {
   loaded.delete(part.id);
-  if (part.isConnected && !document.hidden) load(part);
+  if (part.isConnected && !document.hidden && !isFolded(part)) load(part);
 }
 
 // --- what triggers updates ---------------------------------------------------------------------------
@@ -142,14 +147,14 @@ function search(field) {
     clearTimeout(pause);
     pause = setTimeout(() => {
       const query = new URLSearchParams(new FormData(field.form));
-      if (!query.get("q")) query.delete("q");
-      history.replaceState(null, "", query.size ? `/?${query}` : "/");
+      for (const [name, value] of [...query]) if (!value) query.delete(name);
+      history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
       tag = null;
       refresh();
     }, 200);
   });
   document.addEventListener("keydown", (press) => {
-    if (press.key !== "/" || press.target.closest("input, textarea") || press.ctrlKey || press.metaKey) return;
+    if (press.key !== "/" || press.target.closest("input, textarea, select") || press.ctrlKey || press.metaKey) return;
     press.preventDefault();
     field.focus();
   });
@@ -162,6 +167,8 @@ document.addEventListener("submit", ({ target }) => {
   setTimeout(() => buttons.forEach((button) => (button.disabled = true))); // so that a form is sent once
 });
 document.querySelectorAll("[data-search]").forEach(search);
+document.addEventListener("toggle", loadParts, true); // a part that is folded is loaded once it is opened
+copyOnClick();
 setInterval(tick, 1000);
 tick();
 loadParts();

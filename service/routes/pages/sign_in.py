@@ -1,31 +1,20 @@
 """Routes to sign in to the dashboard with an API key, which the browser then keeps as a cookie."""
 
-from typing import Annotated
-from urllib.parse import parse_qs
-
-from fastapi import APIRouter, Depends, Request, Response, status
+from fastapi import APIRouter, Request, Response, status
 from fastapi.responses import RedirectResponse
 
 from service.access.guard import KEY_COOKIE, peer_of
 from service.dashboard.pages import SignInPage
 from service.dashboard.render import answer
-from service.dashboard.route import PageRoute
+from service.dashboard.route import Form, PageRoute
 from service.dependencies import Settings
 from service.errors import TooManyGuesses, Unauthenticated, status_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """Return the fields of a submitted form."""
-    fields = parse_qs((await request.body()).decode(errors="replace"))
-    return {name: values[0] for name, values in fields.items()}
-
-
 @router.post("/sign-in")
-async def sign_in(
-    request: Request, settings: Settings, form: Annotated[dict[str, str], Depends(_form)]
-) -> Response:
+async def sign_in(request: Request, settings: Settings, form: Form) -> Response:
     """Set a valid key as the browser's cookie, and redirect to the page that was asked for."""
     key, wanted = form.get("key", "").strip(), _own_path(form.get("wanted", "/"))
     server = request.scope.get("server")

@@ -24,14 +24,14 @@ class Told:
 def test_every_traced_node_is_counted_and_the_program_is_the_same(tower: Tower) -> None:
     told, inputs = Told(), clicks(3, 0, 4)
     counted, plain = capture_tower(tower, inputs, told), capture_tower(tower, inputs)
-    numbers = [int(detail.removesuffix(" nodes traced")) for detail in told.details]
+    numbers = [int(detail.split()[0]) for detail in told.details]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) == pytest.approx(len(counted.graph.nodes), rel=0.3)
     assert counted.graph_module.code == plain.graph_module.code
 
 
 def test_every_compiled_file_is_counted(compiled: Compiled) -> None:
-    files = [int(detail.removesuffix(" files compiled")) for detail in compiled.details]
+    files = [int(detail.split()[0]) for detail in compiled.details]
     assert files == list(range(1, len(files) + 1)) and len(files) >= 3
 
 
