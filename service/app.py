@@ -58,7 +58,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         version=__version__,
         description="Turns trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         lifespan=lifespan,
-        # FastAPI's own pages run a third party's scripts next to the caller's cookie; ours: routes/calls.py.
+        # FastAPI's own pages run a third party's scripts next to the caller's cookie; ours: pages/calls.py.
         docs_url=None,
         redoc_url=None,
     )
