@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from deploy.release_notes import CHANGELOG, UNRELEASED, sections
 from exporter.version import __version__
@@ -27,6 +28,11 @@ def test_versions_are_told_newest_first_and_the_code_is_of_one_of_them() -> None
     released = [version for version in KNOWN if version != UNRELEASED]
     assert released == sorted(released, key=order, reverse=True)
     assert next(iter(KNOWN)) == UNRELEASED and __version__ in released
+
+
+def test_the_chart_is_of_the_same_version() -> None:
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "slipway" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
 
 
 def test_notes_are_the_section_alone() -> None:

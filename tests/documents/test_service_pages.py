@@ -42,7 +42,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def test_the_page_of_calls_can_be_followed(service: Stack, tmp_path: Path) -> None:
     for name in ("export", "again", "hang", "fail-item"):
-        behaviour = name if name in ("hang", "fail-item") else "publish"
+        behaviour = name if name in ("hang", "fail-item") else "publish-at-once"
         body = export_request(output_uri=str(tmp_path / name / behaviour), **MODEL)
         (tmp_path / f"{name}.json").write_text(json.dumps(body))
     ran = follow(

@@ -70,6 +70,7 @@ def hang(pids: Path) -> None:
 
 PUBLISHING: dict[str, Callable[[Path], None]] = {  # what follows the publication
     "publish": lambda pids: None,
+    "publish-at-once": lambda pids: None,
     "publish-and-hang": hang,  # as ranks that judge their release
 }
 
