@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.table import Table
 
 from cli.inspect import trace_table
+from cli.options.artifact import add_key_option, key_of
 from cli.options.code_cache import add_code_cache_option
 from cli.settings import CheckSettings
-from exporter.artifact.signing import VerifyingKey
 from exporter.check.report import CheckReport, Finding, TowerCheck
 from exporter.errors import InvalidSpec
 from exporter.storage.local import LocalStore
@@ -44,12 +44,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="a published artifact, whose packages are verified against the sources in its manifest, or "
         "against those given by options",
     )
-    parser.add_argument(
-        "--verify",
-        metavar="KEY",
-        type=Path,
-        help="public key; an artifact that is not signed with it is refused",
-    )
+    add_key_option(parser)
     add_model_options(parser)
     parser.add_argument(
         "--sizes",
@@ -89,8 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
         LocalStore(arguments.shrink).require_writable()
     settings = settings_or_exit(CheckSettings)
     code_cache: str | None = arguments.code_cache
-    key = VerifyingKey(arguments.verify) if arguments.verify else None
-    published = open_artifact(arguments.artifact, key) if arguments.artifact else None
+    published = open_artifact(arguments.artifact, key_of(arguments)) if arguments.artifact else None
     base = reconstruct_request(published) if published else None
     if base is not None and "config_uri" not in base and not (arguments.config or arguments.spec):
         raise InvalidSpec(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from cli.options.artifact import add_towers_option, key_of, towers_of
 from cli.settings import ExportSettings
 from exporter.artifact.read import root_of
-from exporter.artifact.signing import VerifyingKey
 from exporter.errors import InvalidSpec
 from exporter.redaction import escape_deceptive, shorten
 from exporter.reports.comparison import Changes, Comparison, TableDiff
@@ -22,8 +22,8 @@ from jobs.ids import is_job_id
 from processes.startup import settings_or_exit
 from service.client.options import non_empty
 from service.client.rest import SlipwayClient
-from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
+from service.commands.client_options import add_url_option, client_of
 
 _DIFFERENT = 1
 _PROMOTED, _LATEST = "promoted:", "latest:"
@@ -47,13 +47,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     sides = "an artifact's folder or manifest, a job's id, promoted:MODEL or latest:MODEL"
     parser.add_argument("old", metavar="A", type=non_empty, help=f"the older side: {sides}")
     parser.add_argument("new", metavar="B", type=non_empty, help="the newer side, in the same forms")
-    parser.add_argument(
-        "--tower",
-        action="append",
-        default=[],
-        choices=[name.value for name in TowerName],
-        help="compare only this tower; may be repeated",
-    )
+    add_towers_option(parser, "compare")
     _add_runs(parser)
     parser.add_argument("--json", metavar="FILE", help="write the whole comparison as JSON; - prints it")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write it as one HTML file, with plots")
@@ -63,11 +57,7 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "--verify", metavar="KEY", type=Path, help="public key that must have signed both artifacts"
     )
-    parser.add_argument(
-        "--url",
-        default=ClientSettings().url,
-        help="URL of the service that knows the jobs; default: SLIPWAY_URL or %(default)s",
-    )
+    add_url_option(parser)
     parser.set_defaults(run=run, needs="exporter")
 
 
@@ -102,7 +92,8 @@ def _add_runs(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare two artifacts and show what differs."""
-    old, new = (_resolve(side, arguments.url) for side in (arguments.old, arguments.new))
+    client = client_of(arguments)
+    old, new = (_resolve(side, client) for side in (arguments.old, arguments.new))
     for path in _files(arguments):
         LocalStore(path.absolute().parent).require_writable()  # before minutes of work
     comparison = _compare(old, new, arguments)
@@ -138,14 +129,14 @@ def _compare(
     from exporter.comparison.runs import RunOptions
 
     request = ComparisonRequest(
-        towers=tuple(TowerName(name) for name in arguments.tower),
+        towers=towers_of(arguments),
         runs=RunOptions(
             rows_uri=arguments.rows,
             items_uri=arguments.items,
             max_rows=arguments.max_rows,
             latency_seconds=arguments.latency_seconds,
         ),
-        key=VerifyingKey(arguments.verify) if arguments.verify else None,
+        key=key_of(arguments),
         families=settings_or_exit(ExportSettings).families,
     )
     with tempfile.TemporaryDirectory(prefix="slipway-diff-") as folder:
@@ -153,15 +144,13 @@ def _compare(
         return compare_releases(old, new, request, scratch=Path(folder))
 
 
-def _resolve(side: str, url: str) -> str | ReleasedArtifacts:
-    """Return a URI as it is; look up in the service at `url` what is named by a job or a model."""
+def _resolve(side: str, client: SlipwayClient) -> str | ReleasedArtifacts:
+    """Return a URI as it is; look up in the service what is named by a job or a model."""
     is_model = side.startswith((_PROMOTED, _LATEST))
     if not is_model and (not is_job_id(side) or Path(side).exists()):
         return side
     if is_model and side.endswith(":"):
         raise InvalidSpec(f"{side} names no model", hint="write promoted:MODEL or latest:MODEL", where="side")
-    api_key = ClientSettings().api_key
-    client = SlipwayClient(url, api_key.get_secret_value() if api_key else None)
     if is_model:
         kind, _, model = side.partition(":")
         release = client.promoted(model) if f"{kind}:" == _PROMOTED else client.latest(model)

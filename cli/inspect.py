@@ -1,4 +1,4 @@
-"""`slipway inspect`: show a published artifact's manifest, as tables or as JSON."""
+"""`slipway inspect`: show a published artifact's manifest, on one screen, in full or as JSON."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.verdict import describe_verdict
-from exporter.artifact.read import read_manifest, verify_artifact
+from cli.views.summary import describe_family, summarise
+from cli.views.verdict import describe_verdict
+from exporter.artifact.read import read_manifest, root_of, verify_artifact
 from exporter.artifact.reports import find_release_report
 from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel, Precision
 from exporter.manifest import (
-    MANIFEST_NAME,
     DimEntry,
     Fp32Report,
     Manifest,
@@ -27,8 +27,10 @@ from exporter.manifest import (
 from exporter.redaction import escape_deceptive
 from exporter.spec import IdWeights, Pass, SetPrecision
 from exporter.storage.open import open_store
+from jobs.ids import is_job_id
 from service.client.options import non_empty
 from service.client.tables import console, sizes_text, table_of
+from service.commands.client_options import add_url_option, client_of
 
 _WEIGHTS = {
     IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
@@ -46,11 +48,14 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser = subparsers.add_parser(
         "inspect",
         help="show what a published artifact holds",
-        description="Show the manifest of a published artifact, as tables or as JSON.",
+        description="Show what a published artifact holds: on one screen, with --full all of its manifest.",
         epilog=_EXAMPLE,
     )
     parser.add_argument(
-        "artifact", metavar="URI", type=non_empty, help="the artifact's folder, or its manifest.json"
+        "artifact",
+        metavar="URI",
+        type=non_empty,
+        help="the artifact's folder, or its manifest.json; or a job's id, whose manifest the service sends",
     )
     parser.add_argument(
         "--verify",
@@ -59,34 +64,46 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="public key; an artifact that is not signed with it is refused. Every file of the artifact is "
         "read",
     )
+    parser.add_argument(
+        "--full", action="store_true", help="show every tensor, size, file, digest, table, stage and case"
+    )
     parser.add_argument("--json", action="store_true", help="print the manifest itself")
+    add_url_option(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the manifest."""
-    verified = arguments.verify is not None
-    manifest = (
-        verify_artifact(arguments.artifact, VerifyingKey(arguments.verify))
-        if verified
-        else read_manifest(arguments.artifact)
-    )
+    verified, named = arguments.verify is not None, arguments.artifact
+    is_job = is_job_id(named) and not verified and not Path(named).exists()
+    if is_job:
+        manifest = client_of(arguments).manifest(named)
+    else:
+        manifest = (
+            verify_artifact(named, VerifyingKey(arguments.verify)) if verified else read_manifest(named)
+        )
     if arguments.json:
         print(manifest.model_dump_json(indent=2))
         return 0
-    root = arguments.artifact.rstrip("/").removesuffix(f"/{MANIFEST_NAME}")
-    verdict = find_release_report(open_store(root), manifest.job_id)
+    verdict = None if is_job else find_release_report(open_store(root_of(named)), manifest.job_id)
     out = console()
-    out.print(_overview(manifest))
+    for part in _full(manifest) if arguments.full else summarise(manifest):
+        out.print(part)
     if verified:
         out.print(f"signed by the owner of {arguments.verify}; every file is the one that was signed")
-    for tower in manifest.towers:
-        for part in (*_interface(tower), *_history(tower)):
-            out.print(part)
     if verdict is not None:
-        for part in describe_verdict(verdict.report, signed_manifest=verified):
+        for part in describe_verdict(verdict.report, signed_manifest=verified, full=arguments.full):
             out.print(part)
+    if not arguments.full:
+        out.print(f"everything else: slipway inspect {arguments.artifact} --full")
     return 0
+
+
+def _full(manifest: Manifest) -> Iterator[Table | str]:
+    yield _overview(manifest)
+    for tower in manifest.towers:
+        yield from _interface(tower)
+        yield from _history(tower)
 
 
 def _interface(tower: TowerEntry) -> Iterator[Table | str]:
@@ -167,7 +184,7 @@ def _overview(manifest: Manifest) -> Table:
     table.show_header = False
     versions = manifest.versions
     rows = {
-        "family": _family(manifest),
+        "family": describe_family(manifest),
         "mode, device": f"{manifest.mode}, {manifest.device} ({manifest.architecture})",
         "layout": manifest.layout,
         "largest batch": str(manifest.max_batch_size),
@@ -180,11 +197,6 @@ def _overview(manifest: Manifest) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
-
-
-def _family(manifest: Manifest) -> str:
-    package = manifest.family_package
-    return f"{manifest.family}, of {package.distribution} {package.version}" if package else manifest.family
 
 
 def _files(tower: TowerEntry) -> Table:

@@ -11,7 +11,19 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NoReturn
 
-from cli import check, diff, export, inspect, plan, predict, prepare, prove, up
+from cli import (
+    check,
+    completion,
+    diff,
+    export,
+    inspect,
+    plan,
+    predict,
+    prepare,
+    prove,
+    up,
+    verify,
+)
 from cli.errors import InvalidCommand
 from cli.settings import leave_the_gpu_to_forks
 from exporter.aoti.probe.start import require_usable_torch
@@ -107,7 +119,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = _Parser(
         prog="slipway",
         description="Turn trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
-        epilog="example: slipway export --help",
+        epilog="example: slipway export --help; exit codes: 0 done, 1 failed, 2 wrong command line, 3 partly "
+        "published, 4 published and not blessed, 130 interrupted (docs/commands.md)",
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the versions, and what the installed torch lacks"
@@ -119,11 +132,13 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_command(subparsers)
     predict.add_command(subparsers)
     prepare.add_command(subparsers)
+    verify.add_command(subparsers)
     prove.add_command(subparsers)
     inspect.add_command(subparsers)
     diff.add_command(subparsers)
     add_commands(subparsers)
     up.add_command(subparsers)
+    completion.add_command(subparsers, parser)
     return parser
 
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from cli.options.artifact import add_reading_options, key_of
 from cli.settings import ExportSettings
-from exporter.artifact.signing import VerifyingKey
 from exporter.spec import TowerName
 from processes.startup import settings_or_exit
 from service.client.options import non_empty
@@ -44,36 +44,44 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     parser.add_argument(
         "--output", metavar="URI", required=True, help="parquet file to write; it must not exist yet"
     )
-    parser.add_argument(
-        "--verify",
-        metavar="KEY",
-        type=Path,
-        help="public key; an artifact that is not signed with it is refused",
+    ids = parser.add_mutually_exclusive_group()
+    ids.add_argument(
+        "--id-column",
+        metavar="NAME",
+        type=non_empty,
+        help="column of the input to copy before the outputs; default: the ids of the artifact's item "
+        "vectors, or the tower's first id feature that is no sequence",
     )
-    parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
+    ids.add_argument("--outputs-only", action="store_true", help="write the outputs alone, without ids")
+    add_reading_options(parser)
     parser.set_defaults(run=run, needs="exporter")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, and print how many rows were written."""
     from exporter.serving.downloaded_tower import download_tower
-    from exporter.serving.predict import predict  # torch loads only for the commands that need it
+    from exporter.serving.predict import (  # torch loads only for the commands that need it
+        PredictionFiles,
+        find_id_column,
+        predict,
+    )
 
     with tempfile.TemporaryDirectory(prefix="slipway-predict-") as folder:
         scratch = Path(folder)
-        key = VerifyingKey(arguments.verify) if arguments.verify else None
         tower = download_tower(
             arguments.artifact,
             TowerName(arguments.tower),
             scratch / "artifact",
-            key,
+            key_of(arguments),
             families=settings_or_exit(ExportSettings).families,
         )
-        rows = predict(tower, arguments.input, arguments.output, scratch=scratch, on_rows=_progress())
+        ids = None if arguments.outputs_only else find_id_column(tower, arguments.input, arguments.id_column)
+        files = PredictionFiles(arguments.input, arguments.output, id_column=ids)
+        rows = predict(tower, files, scratch=scratch, on_rows=_progress())
     if arguments.json:
-        print(json.dumps({"rows": rows, "output": arguments.output}))
+        print(json.dumps({"rows": rows, "output": arguments.output, "id_column": ids}))
     else:
-        print(f"{rows:,} rows written to {arguments.output}")
+        print(f"{rows:,} rows written to {arguments.output}" + (f", with {ids}" if ids else ""))
     return 0
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from exporter.spec import TowerName
+from cli.options.artifact import add_reading_options, add_towers_option, towers_of
 from service.client.options import non_empty
 
 _EXAMPLE = "example: slipway prepare s3://models/retrieval/01J... /srv/models/01J..."
@@ -21,20 +21,8 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
     )
     parser.add_argument("artifact", metavar="URI", type=non_empty, help="the artifact's folder or manifest")
     parser.add_argument("folder", metavar="DIR", type=Path, help="folder to write; it must not exist yet")
-    parser.add_argument(
-        "--tower",
-        action="append",
-        default=[],
-        choices=[name.value for name in TowerName],
-        help="tower to unpack, may be repeated; default: all",
-    )
-    parser.add_argument(
-        "--verify",
-        metavar="KEY",
-        type=Path,
-        help="public key; an artifact that is not signed with it is refused",
-    )
-    parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
+    add_towers_option(parser, "unpack")
+    add_reading_options(parser)
     parser.set_defaults(run=run, needs="exporter")
 
 
@@ -43,7 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
     # torch loads only for the commands that need it
     from exporter.serving.prepare_artifact import prepare_artifact
 
-    towers = tuple(TowerName(name) for name in arguments.tower)
-    folder = prepare_artifact(arguments.artifact, arguments.folder, arguments.verify, towers)
+    folder = prepare_artifact(arguments.artifact, arguments.folder, arguments.verify, towers_of(arguments))
     print(json.dumps({"folder": str(folder)}) if arguments.json else f"prepared: {folder}")
     return 0

@@ -2,15 +2,12 @@
 
 import argparse
 import json
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.options.artifact import add_reading_options, add_towers_option, key_of, towers_of
 from cli.settings import ExportSettings
-from exporter.artifact.read import find_tower, read_manifest, root_of
-from exporter.artifact.signing import VerifyingKey
-from exporter.spec import TowerName
+from exporter.artifact.read import read_manifest, require_towers, root_of
 from processes.startup import settings_or_exit
 from service.client.options import non_empty
 from service.client.tables import console, sizes_text, table_of
@@ -33,48 +30,30 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         epilog=_EXAMPLE,
     )
     parser.add_argument("artifact", metavar="URI", type=non_empty, help="the artifact's folder or manifest")
-    parser.add_argument(
-        "--tower",
-        action="append",
-        dest="towers",
-        choices=[name.value for name in TowerName],
-        help="a tower to run; may be repeated; default: all of the artifact",
-    )
-    parser.add_argument(
-        "--verify",
-        metavar="KEY",
-        type=Path,
-        help="public key; an artifact that is not signed with it is refused",
-    )
-    parser.add_argument("--json", action="store_true", help="print the results, or the error, as JSON")
+    add_towers_option(parser, "run")
+    add_reading_options(parser)
     parser.set_defaults(run=run, needs="exporter")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prove the towers, one after the other."""
-    from exporter.serving.downloaded_tower import download_tower
-    from exporter.serving.prove import prove  # torch loads only for the commands that need it
+    from exporter.serving.prove import prove_artifact  # torch loads only for the commands that need it
 
-    uri: str = arguments.artifact
-    key = VerifyingKey(arguments.verify) if arguments.verify else None
-    manifest = read_manifest(uri, key)
-    named = [TowerName(name) for name in arguments.towers or [tower.name for tower in manifest.towers]]
-    towers = [find_tower(manifest, name, root_of(uri)).name for name in dict.fromkeys(named)]
+    uri, key = arguments.artifact, key_of(arguments)
+    towers = require_towers(read_manifest(uri, key), towers_of(arguments), root_of(uri))
     families = settings_or_exit(ExportSettings).families
-    proofs: list[Proof] = []
-    for name in towers:
-        with tempfile.TemporaryDirectory(prefix="slipway-prove-") as folder:
-            scratch = Path(folder)
-            tower = download_tower(uri, name, scratch / "artifact", key, families=families)
-            proofs.append(prove(tower, scratch=scratch))
+    proofs = [prove_artifact(uri, tower.name, key, families) for tower in towers]
     if arguments.json:
         print(json.dumps([proof.model_dump(mode="json") for proof in proofs], indent=2))
     else:
-        _show(proofs)
+        show_proofs(proofs)
+        passed = all(proof.passed for proof in proofs)
+        print("every answer is the published one" if passed else "FAILED")
     return 0 if all(proof.passed for proof in proofs) else _FAILED
 
 
-def _show(proofs: "Sequence[Proof]") -> None:
+def show_proofs(proofs: "Sequence[Proof]") -> None:
+    """Print how far each answer is from the published one."""
     out = console()
     for proof in proofs:
         table = table_of("request", "sizes", "result", title=f"{proof.tower} tower, sample requests")
@@ -82,4 +61,3 @@ def _show(proofs: "Sequence[Proof]") -> None:
             largest = max(case.differences.values(), default=0.0)
             table.add_row(case.name, sizes_text(case.sizes), case.problem or f"differs by {largest:.2g}")
         out.print(table)
-    out.print("every answer is the published one" if all(each.passed for each in proofs) else "FAILED")

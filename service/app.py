@@ -12,6 +12,7 @@ from service.access.guard import access_of, reading
 from service.access.rate_limit import GuessLimit
 from service.dependencies import Backend
 from service.errors import handle_errors
+from service.gate.head import HeadAsGet
 from service.gate.request_gate import PublicBody, RequestGate
 from service.redis_backend import running_backend
 from service.routes import (
@@ -72,6 +73,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
             "/webhooks/training": PublicBody(settings.hooks.max_event_bytes, is_signed=True),
         },
     )
+    app.add_middleware(HeadAsGet)
     if settings.otlp_endpoint is not None:
         app.add_middleware(RequestSpans, tracing=tracing)
     app.state.access, app.state.settings = access_of(settings), settings

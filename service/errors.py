@@ -325,16 +325,18 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Return all methods of the path; each of its routes knows its own method only."""
+    """Return all methods of the path; each of its routes knows its own method only, none knows of HEAD."""
     routes = request.app.routes
     if documented := request.app.openapi()["paths"].get(request.url.path):  # a path without an id in it
-        return [method.upper() for method in documented]
-    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
-    return [
-        method
-        for method, scope in scopes.items()
-        if any(route.matches(scope)[0] is Match.FULL for route in routes)
-    ]
+        found = {method.upper() for method in documented}
+    else:
+        scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+        found = {
+            method
+            for method, scope in scopes.items()
+            if any(route.matches(scope)[0] is Match.FULL for route in routes)
+        }
+    return [method for method in _METHODS if method in found or (method == "HEAD" and "GET" in found)]
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:

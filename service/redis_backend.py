@@ -41,6 +41,7 @@ async def running_backend(
         store,
         queue,
         planner(settings.families),
+        refuse_missing=settings.check_sources,
         trace=tracing.current_traceparent,
         max_config_bytes=settings.max_config_bytes_per_owner,
         folders=FileRoots(roots=settings.allowed_file_roots),

@@ -132,6 +132,12 @@ class ServiceSettings(BaseSettings):
         "resolved, separated by commas; / allows any path. Default: no path is allowed if keys or tokens "
         "are set up, else any path.",
     )
+    check_sources: bool = Field(
+        default=True,
+        description="Refuse an export whose checkpoint or rows are surely not there: an object store says "
+        "so, or the folder where they should lie has other files. Turn it off where the API's machine has "
+        "other files under the same paths than the workers'.",
+    )
     torch_releases: TorchReleases = Field(
         default=(),
         description="Releases of torch, as 2.13, that jobs may name although no worker alive has them, "

@@ -152,11 +152,16 @@ def _require_all_files(
 ) -> None:
     for ref in (ref for tower in manifest.towers for ref in tower.all_files):
         still_ours()
-        path = check_path(ref.path)
-        if not store.exists(path):
-            raise _missing_file(store.uri_of(path))
-        if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
-            raise _damaged_file(store.uri_of(path))
+        require_file(ref, store)
+
+
+def require_file(ref: FileRef, store: ArtifactStore) -> None:
+    """Raise InvalidArtifact unless the store has the file, with the size and the digest of the manifest."""
+    path = check_path(ref.path)
+    if not store.exists(path):
+        raise _missing_file(store.uri_of(path))
+    if store.size(path) != ref.size or store.sha256(path) != ref.sha256:
+        raise _damaged_file(store.uri_of(path))
 
 
 def recover_published_outcome(
@@ -306,6 +311,11 @@ def find_tower(manifest: Manifest, tower: TowerName, root: str) -> TowerEntry:
             return entry
     names = ", ".join(entry.name for entry in manifest.towers)
     raise InvalidArtifact(f"{root} has no {tower} tower", hint=f"its towers: {names}", where=root)
+
+
+def require_towers(manifest: Manifest, towers: Sequence[TowerName], root: str) -> tuple[TowerEntry, ...]:
+    """Return the entries of these towers, of all if none is named; raise InvalidArtifact as `find_tower`."""
+    return tuple(find_tower(manifest, name, root) for name in towers) or manifest.towers
 
 
 def check_path(path: str) -> str:

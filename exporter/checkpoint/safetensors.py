@@ -13,20 +13,9 @@ from torch import Tensor
 from exporter.checkpoint.mapped_tensor import MappedFiles, map_part, map_tensor
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
+from slipway.loading.dtypes import SAFETENSORS_DTYPES
 
-_DTYPES = {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "I16": torch.int16,
-    "I32": torch.int32,
-    "I64": torch.int64,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F32": torch.float32,
-    "F64": torch.float64,
-}
-_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+_CODES = {dtype: code for code, dtype in SAFETENSORS_DTYPES.items()}
 MOST_TENSORS = 1 << 17  # of a file
 _ALIGNED = 64  # bytes; values begin at a multiple of it
 
@@ -110,11 +99,11 @@ def _starts(path: Path) -> dict[str, int]:
 
 
 def _dtype(code: str, name: str, path: Path) -> torch.dtype:
-    if code not in _DTYPES:
+    if code not in SAFETENSORS_DTYPES:
         raise CheckpointUnreadable(
             f"{path}: tensor {name} is of type {code}, which is not supported", where=name
         )
-    return _DTYPES[code]
+    return SAFETENSORS_DTYPES[code]
 
 
 @contextmanager

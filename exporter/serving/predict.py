@@ -2,16 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
+from exporter.config.schema import FeatureKind
 from exporter.data.encode import encode_in_calls
 from exporter.data.parquet import open_parquet
 from exporter.dims.plan import BATCH
-from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows
+from exporter.errors import AlreadyPublished, InvalidArtifact, InvalidRows, InvalidSpec
 from exporter.options.layout import PackageKind
 from exporter.serving.downloaded_tower import DownloadedTower
 from exporter.serving.tower_process import TowerProcess
@@ -21,32 +23,40 @@ from exporter.verify.runner import PackageRunner, Refused
 _ROWS_PER_CALL = 256  # at most; never more than the package takes
 
 
+@dataclass(frozen=True)
+class PredictionFiles:
+    """The files of rows and of outputs; the input's `id_column` is copied before the outputs."""
+
+    input_uri: str
+    output_uri: str
+    id_column: str | None = None
+
+
 def predict(
-    tower: DownloadedTower, input_uri: str, output_uri: str, *, scratch: Path, on_rows: Callable[[int], None]
+    tower: DownloadedTower, files: PredictionFiles, *, scratch: Path, on_rows: Callable[[int], None]
 ) -> int:
     """Run a tower over every row of a parquet input and write its outputs; returns the number of rows.
 
     `on_rows` receives the number of rows done so far, after every call of the package.
 
-    The output has one column per output of the package, in the order of the input's rows. An output of
-    more than one number per row is a list, one of several vectors per row a list of lists; one of a value
-    per candidate is a list of each row's own.
+    The output has the column of ids, if one is named, and one column per output of the package, in the order
+    of the input's rows. An output of more than one number per row is a list, one of several vectors per row a
+    list of lists; one of a value per candidate is a list of each row's own.
 
     Raises:
         InvalidRows: a row cannot be encoded; nothing is written.
         AlreadyPublished: the output exists.
     """
-    folder, key = split_uri(output_uri)
+    folder, key = split_uri(where := files.output_uri)
     store = open_store(folder)
     if store.exists(key):  # `put` would refuse as well, after all the work
-        raise AlreadyPublished(f"{output_uri} exists", hint="choose another output", where=output_uri)
+        raise AlreadyPublished(f"{where} exists", hint="choose another output", where=where)
     local = scratch / "predictions.parquet"
     rows = 0
     with _serve(tower, scratch) as served:
         writer: pq.ParquetWriter | None = None
         try:
-            for inputs in _batches(tower, input_uri):
-                table = _table(_answer(served, inputs, input_uri), inputs, tower)
+            for table in _predicted(tower, served, files):
                 writer = writer or pq.ParquetWriter(local, table.schema)
                 writer.write_table(table)
                 rows += table.num_rows
@@ -71,13 +81,48 @@ def _serve(tower: DownloadedTower, scratch: Path) -> TowerProcess | PackageRunne
     )
 
 
-def _batches(tower: DownloadedTower, input_uri: str) -> Iterator[dict[str, Tensor]]:
-    columns = [feature.name for feature in tower.features]
+def find_id_column(tower: DownloadedTower, input_uri: str, asked: str | None = None) -> str | None:
+    """Return the column of the input that tells its rows apart: the one asked for, or else the likeliest.
+
+    That is the column of ids of the artifact's item vectors, or else the first id feature that is no
+    sequence; None if the input has neither.
+
+    Raises:
+        InvalidSpec: the one asked for is the name of an output.
+    """
+    outputs = {output.name for output in tower.entry.outputs}
+    if asked is not None:
+        if asked in outputs:
+            raise InvalidSpec(
+                f"the {tower.entry.name} tower has an output {asked}, so no column of ids can have that name",
+                hint="name another column, or rename that of the input",
+                where="--id-column",
+            )
+        return asked
+    vectors = tower.entry.vectors
+    features = (each for each in tower.features if each.kind is FeatureKind.ID and not each.is_sequence)
+    likely = [*([vectors.id_column] if vectors else ()), *(each.name for each in features)]
+    present = set(open_parquet(input_uri).column_names()) - outputs
+    return next((name for name in likely if name in present), None)
+
+
+def _predicted(
+    tower: DownloadedTower, served: TowerProcess | PackageRunner, files: PredictionFiles
+) -> Iterator[pa.Table]:
+    """Yield the outputs of a call of the package at a time, behind the ids of their rows."""
+    ids = files.id_column
+    columns = [*(feature.name for feature in tower.features), *([ids] if ids else ())]
     size = min(_ROWS_PER_CALL, tower.manifest.max_batch_size)
-    for batch in open_parquet(input_uri).batches(columns, rows_per_batch=size):
-        yield from encode_in_calls(
-            batch.table, tower.features, tower.plan, where=batch.where, first_row=batch.first_row
-        )
+    for batch in open_parquet(files.input_uri).batches(columns, rows_per_batch=size):
+        rows, where = batch.table, batch.where
+        for inputs in encode_in_calls(
+            batch.table, tower.features, tower.plan, where=where, first_row=batch.first_row
+        ):
+            table = _table(_answer(served, inputs, files.input_uri), inputs, tower)
+            if ids is not None:
+                table = table.add_column(0, rows.schema.field(ids), rows.column(ids).slice(0, len(table)))
+                rows = rows.slice(len(table))
+            yield table
 
 
 def _answer(served: TowerProcess | PackageRunner, inputs: dict[str, Tensor], where: str) -> dict[str, Tensor]:

@@ -1,16 +1,18 @@
 """Proof that a published tower runs here: it gives the answers that were published with its samples."""
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from exporter.artifact.signing import VerifyingKey
 from exporter.errors import InvalidArtifact
 from exporter.frozen import Frozen
 from exporter.samples.entry import SampleCase, SamplesEntry, input_key, output_key
-from exporter.serving.downloaded_tower import DownloadedTower
+from exporter.serving.downloaded_tower import DownloadedTower, download_tower
 from exporter.spec import TowerName
 from exporter.verify.numerics import compare
 from exporter.verify.runner import PackageRunner, Refused
@@ -61,6 +63,19 @@ def prove(tower: DownloadedTower, *, scratch: Path) -> Proof:
     with runner:
         cases = tuple(_prove_case(case, tower, samples.file.path, tensors, runner) for case in samples.cases)
     return Proof(tower=tower.entry.name, cases=cases)
+
+
+def prove_artifact(
+    artifact_uri: str, tower: TowerName, key: VerifyingKey | None = None, families: Collection[str] = ()
+) -> Proof:
+    """Fetch a tower, check its digests, and run it on its sample requests.
+
+    Raises as `download_tower` and `prove` do.
+    """
+    with tempfile.TemporaryDirectory(prefix="slipway-prove-") as folder:
+        scratch = Path(folder)
+        fetched = download_tower(artifact_uri, tower, scratch / "artifact", key, families=families)
+        return prove(fetched, scratch=scratch)
 
 
 def _read(samples: SamplesEntry, root: Path) -> dict[str, Tensor]:

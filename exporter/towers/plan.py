@@ -13,7 +13,13 @@ from exporter.config.positions import errors_with_lines
 from exporter.config.schema import FeatureKind, PipelineConfig, TowerConfig
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.dtypes import Kernel, Precision, TableDtype
-from exporter.errors import FamilyNotListed, InvalidPipelineConfig, InvalidSpec, PassRefused
+from exporter.errors import (
+    FamilyNotListed,
+    InvalidPipelineConfig,
+    InvalidSpec,
+    PassRefused,
+    SourceNotFound,
+)
 from exporter.manifest import VECTOR_COLUMN
 from exporter.options.tables import Tables
 from exporter.redaction import name_first
@@ -102,6 +108,8 @@ def read_config(spec: ExportSpec) -> str:
     assert spec.config_uri is not None, "ExportSpec admits no spec without a config"
     try:
         return read_uri(spec.config_uri, limit=_MAX_CONFIG_BYTES).decode()
+    except SourceNotFound as error:
+        raise SourceNotFound(error.message, hint=error.hint, where="config_uri") from error
     except UnicodeDecodeError as error:
         raise InvalidPipelineConfig(
             f"{spec.config_uri} is not text: {error}",

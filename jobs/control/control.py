@@ -12,7 +12,8 @@ from exporter.storage.places import Places
 from exporter.storage.uris import ANYWHERE, NO_RULES, FileRoots, UriRules, require_sound_uris, uris_of
 from exporter.torch_releases import TorchRelease
 from jobs.control.baselines import require_baseline
-from jobs.control.content import Identify, compute_content_key, stat_files
+from jobs.control.content import Identify, compute_content_key
+from jobs.control.sources import BoundedLook, remember, require_sources
 from jobs.errors import ConfigNotFound, JobNotFound, RecordUnreadable, TorchUnserved
 from jobs.ids import JobId, is_job_id, new_job_id
 from jobs.lease.leases import update_job
@@ -61,7 +62,8 @@ class JobControl:
     store: JobRecords
     queue: JobQueue
     plan: Planner
-    identify: Identify = stat_files
+    identify: Identify = field(default_factory=BoundedLook)
+    refuse_missing: bool = True  # exports whose sources are surely not there
     folders: FileRoots = ANYWHERE  # folders of this machine that jobs may use
     max_config_bytes: int | None = None  # that the configs of one owner's jobs may take
     trace: Callable[[], str | None] = lambda: None  # returns the traceparent of the current request
@@ -115,7 +117,10 @@ class JobControl:
             for name in plan.towers
         )
         job = self._make_job(JobSpec.of(plan.spec), towers, options, owner)
-        key = compute_content_key(plan.spec, self.identify)
+        identify = remember(self.identify)
+        if self.refuse_missing:
+            require_sources(plan.spec, identify)
+        key = compute_content_key(plan.spec, identify)
         origin = {"config_uri": spec.config_uri, "content_key": key, "id": job_id or job.id}
         origin["family"] = plan.family
         job = job.model_copy(update=origin)

@@ -1,8 +1,7 @@
 """The asynchronous client: the REST calls for programs that do other things while they wait."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Generator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -10,9 +9,9 @@ from typing import Self, TypeVar
 
 import httpx
 
-from exporter.artifact.signing import SIGNATURE_NAME, VerifyingKey
-from exporter.errors import ExportError, SignatureRefused
-from exporter.manifest import MANIFEST_NAME, Manifest
+from exporter.artifact.signing import VerifyingKey
+from exporter.errors import ExportError
+from exporter.manifest import Manifest
 from exporter.reports.comparison import Comparison
 from exporter.spec import ExportSpec, Target, TowerName
 from exporter.stages import Stage
@@ -20,11 +19,11 @@ from exporter.towers.plan import PlanRequest
 from jobs.control.releases import NO_LABELS, Release
 from jobs.model import JobState
 from service.client import calls
-from service.client.calls import PATIENCE_S, POLL_S, Call
-from service.client.download import Download, files_of
-from service.client.errors import RequestRefused, StillRunning
+from service.client.calls import POLL_S, Call
+from service.client.download import Digests, Download, Fetch, Received, Wanted
 from service.client.events import EventReader
 from service.client.hooks import AsyncHookMethods
+from service.client.waiting import Wait
 from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Readiness
 
 Result = TypeVar("Result")
@@ -114,18 +113,14 @@ class AsyncSlipwayClient(AsyncHookMethods):
             StillRunning: it has not ended after `timeout_s` seconds; None waits for as long as it takes.
             ServiceUnreachable: the service has not answered for a minute.
         """
-        start = answered = time.monotonic()
-        job = await self.get(job_id)
-        while not job.state.is_final:
-            if timeout_s is not None and time.monotonic() > start + timeout_s:
-                raise StillRunning(job)
+        wait, job = Wait(timeout_s), await self.get(job_id)
+        while wait.goes_on(job):
             await asyncio.sleep(POLL_S)
             try:
                 job = await self.get_if_changed(job)
-                answered = time.monotonic()
+                wait.note_answer()
             except ExportError as error:
-                if not error.retryable or time.monotonic() > answered + PATIENCE_S:
-                    raise
+                wait.bear(error)
         return job
 
     async def download(
@@ -146,14 +141,26 @@ class AsyncSlipwayClient(AsyncHookMethods):
             DownloadFailed: the folder exists or cannot be written, or a file is not the one in the manifest.
             SignatureRefused: `key` has not signed the manifest.
         """
-        with Download(into) as download:
-            await self._fetch(calls.file(job_id, MANIFEST_NAME, target), download, MANIFEST_NAME)
-            await self._fetch_signature(job_id, target, download, key)
-            manifest = download.manifest()
-            for file in files_of(manifest, towers):
-                await self._fetch(calls.file(job_id, file.path, target), download, file.path)
-                download.check(file)
-        return manifest
+        wanted = Wanted(towers=towers, target=target, key=key)
+        with Download(into) as files:
+            return await self._receive(files, files.fetch_all(job_id, wanted))
+
+    async def verify(
+        self,
+        job_id: str,
+        *,
+        towers: Collection[TowerName] = (),
+        target: Target | None = None,
+        key: VerifyingKey | None = None,
+    ) -> Manifest:
+        """Read every file that the job published, and check it as `download` does; nothing is written.
+
+        Raises:
+            DownloadFailed: a file is not the one in the manifest.
+            SignatureRefused: `key` has not signed the manifest.
+        """
+        files, wanted = Digests(), Wanted(towers=towers, target=target, key=key)
+        return await self._receive(files, files.fetch_all(job_id, wanted))
 
     async def ready(self) -> Readiness:
         return await self._send(calls.ready())
@@ -178,35 +185,34 @@ class AsyncSlipwayClient(AsyncHookMethods):
                 return
         raise calls.cut_off(self._url, job_id)
 
-    async def _fetch_signature(
-        self, job_id: str, target: Target | None, download: Download, key: VerifyingKey | None
-    ) -> None:
-        try:
-            await self._fetch(calls.file(job_id, SIGNATURE_NAME, target), download, SIGNATURE_NAME)
-        except RequestRefused as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            if key is not None:
-                raise SignatureRefused("the artifact is not signed", where=job_id) from error
-        else:
-            if key is not None:
-                download.check_signature(key, SIGNATURE_NAME)
+    async def _receive(self, files: Received, steps: Generator[Fetch, bool | None, Manifest]) -> Manifest:
+        was_there: bool | None = None
+        while True:
+            try:
+                fetch = steps.send(was_there)
+            except StopIteration as end:
+                manifest: Manifest = end.value
+                return manifest
+            was_there = await self._fetch(fetch, files)
 
-    async def _fetch(self, call: Call[None], download: Download, path: str) -> None:
-        """Write a file as it comes, from the service or from the object store that it names."""
-        headers = calls.headers_of(call, self._api_key)
+    async def _fetch(self, fetch: Fetch, files: Received) -> bool:
+        """Write a file as it comes, from the service or the store that it names; False if it is missing."""
+        call, headers = fetch.call, calls.headers_of(fetch.call, self._api_key)
         try:
             async with self._http.stream(
                 call.method, call.path, params=dict(call.query), headers=headers, follow_redirects=True
             ) as answer:
                 if answer.is_error:
                     await answer.aread()
+                    if fetch.may_be_missing and answer.status_code == HTTPStatus.NOT_FOUND:
+                        return False
                     calls.refuse_problems(answer, self._url)
-                with download.write(path) as file:
+                with files.write(fetch.path) as file:
                     async for chunk in answer.aiter_bytes():
                         file.write(chunk)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise calls.unreachable(self._url, error) from error
+        return True
 
     async def _send(self, call: Call[Result]) -> Result:
         headers = calls.headers_of(call, self._api_key)

@@ -1,25 +1,142 @@
-"""An artifact on its way to a local folder, which is there whole or not at all."""
+"""The files of an artifact as a client receives them: for a folder that is there whole, or to be checked."""
 
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Protocol, Self
 
 from pydantic import ValidationError
 
 from exporter.artifact.read import check_path
-from exporter.artifact.signing import VerifyingKey
+from exporter.artifact.signing import SIGNATURE_NAME, VerifyingKey
+from exporter.errors import SignatureRefused
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest
-from exporter.spec import TowerName
+from exporter.spec import Target, TowerName
+from service.client import calls
+from service.client.calls import Call
 from service.client.errors import DownloadFailed
 
 
-class Download:
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The part of a job's artifact to fetch: `towers`, by default all, of one `target` of a job with several.
+
+    With a `key`, the manifest must be signed by it.
+    """
+
+    towers: Collection[TowerName] = ()
+    target: Target | None = None
+    key: VerifyingKey | None = None
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The next file that a client has to get, and write to its place."""
+
+    call: Call[None]
+    path: str
+    may_be_missing: bool = False
+
+
+class Sink(Protocol):
+    """Takes the bytes of a file as they come."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+class Received(ABC):
+    """Files of an artifact as they come in, which are held against its manifest."""
+
+    @abstractmethod
+    def write(self, path: str) -> AbstractContextManager[Sink]:
+        """Give what takes the bytes of a new file."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """Return the bytes of the manifest, or of its signature, once it has come."""
+
+    @abstractmethod
+    def digest(self, path: str) -> str:
+        """Return the sha256 of a file that has come."""
+
+    def fetch_all(self, job_id: str, wanted: Wanted) -> Generator[Fetch, bool | None, Manifest]:
+        """Yield what has to be fetched, in order; take whether it was there, and return the manifest.
+
+        Raises:
+            DownloadFailed: a file is not the one in the manifest, or there is no such tower.
+            SignatureRefused: the key has not signed the manifest.
+        """
+        yield Fetch(calls.file(job_id, MANIFEST_NAME, wanted.target), MANIFEST_NAME)
+        signature = calls.file(job_id, SIGNATURE_NAME, wanted.target)
+        is_signed = yield Fetch(signature, SIGNATURE_NAME, may_be_missing=True)
+        if wanted.key is not None:
+            if not is_signed:
+                raise SignatureRefused("the artifact is not signed", where=job_id)
+            wanted.key.check(self.read(MANIFEST_NAME), self.read(SIGNATURE_NAME), MANIFEST_NAME)
+        manifest = self._manifest()
+        for file in files_of(manifest, wanted.towers):
+            yield Fetch(calls.file(job_id, file.path, wanted.target), file.path)
+            self._check(file)
+        return manifest
+
+    def _manifest(self) -> Manifest:
+        try:
+            return Manifest.model_validate_json(self.read(MANIFEST_NAME))
+        except ValidationError as error:
+            raise DownloadFailed(
+                "the service's manifest is none that this version reads", where=MANIFEST_NAME
+            ) from error
+
+    def _check(self, file: FileRef) -> None:
+        if self.digest(file.path) != file.sha256:
+            raise DownloadFailed(
+                f"{file.path} is not the file in the manifest: its digest differs", where=file.path
+            )
+
+
+class Digests(Received):
+    """Files of which nothing is kept but the digest; of the manifest and its signature, the bytes."""
+
+    def __init__(self) -> None:
+        """Begin without a file."""
+        self._digests: dict[str, str] = {}
+        self._kept: dict[str, bytes] = {}
+
+    @contextmanager
+    def write(self, path: str) -> Iterator[Sink]:
+        if path in (MANIFEST_NAME, SIGNATURE_NAME):
+            kept = BytesIO()
+            yield kept
+            self._kept[path] = kept.getvalue()
+            return
+        digest = _Digest()
+        yield digest
+        self._digests[path] = digest.sha256.hexdigest()
+
+    def read(self, path: str) -> bytes:
+        return self._kept[path]
+
+    def digest(self, path: str) -> str:
+        return self._digests[path]
+
+
+class _Digest:
+    def __init__(self) -> None:
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes, /) -> None:
+        self.sha256.update(data)
+
+
+class Download(Received):
     """Files below a folder beside the final one, which takes its place when the block ends well."""
 
     def __init__(self, into: Path) -> None:
@@ -58,7 +175,7 @@ class Download:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextmanager
-    def write(self, path: str) -> Iterator[BinaryIO]:
+    def write(self, path: str) -> Iterator[Sink]:
         """Give a new file below the folder to write to."""
         local = self._folder / check_path(path)
         try:
@@ -73,27 +190,9 @@ class Download:
     def read(self, path: str) -> bytes:
         return (self._folder / check_path(path)).read_bytes()
 
-    def manifest(self) -> Manifest:
-        """Return the manifest that was written; its signature, if a key was given, is checked already."""
-        try:
-            return Manifest.model_validate_json(self.read(MANIFEST_NAME))
-        except ValidationError as error:
-            raise DownloadFailed(
-                "the service's manifest is none that this version reads", where=MANIFEST_NAME
-            ) from error
-
-    def check(self, file: FileRef) -> None:
-        """Raise DownloadFailed unless the file that was written is the one in the manifest."""
-        with (self._folder / file.path).open("rb") as written:
-            digest = hashlib.file_digest(written, "sha256").hexdigest()
-        if digest != file.sha256:
-            raise DownloadFailed(
-                f"{file.path} is not the file in the manifest: its digest differs", where=file.path
-            )
-
-    def check_signature(self, key: VerifyingKey, signature_path: str) -> None:
-        """Raise SignatureRefused unless `key` has signed the manifest that was written."""
-        key.check(self.read(MANIFEST_NAME), self.read(signature_path), MANIFEST_NAME)
+    def digest(self, path: str) -> str:
+        with (self._folder / path).open("rb") as written:
+            return hashlib.file_digest(written, "sha256").hexdigest()
 
 
 def files_of(manifest: Manifest, towers: Collection[TowerName]) -> tuple[FileRef, ...]:

@@ -7,8 +7,7 @@ from pathlib import Path
 from exporter.artifact.signing import VerifyingKey
 from exporter.spec import TowerName
 from service.client.errors import DownloadFailed
-from service.client.options import non_empty
-from service.commands.client_options import add_common, client_of, print_json
+from service.commands.client_options import add_job_command, client_of, print_json
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -18,14 +17,15 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
 
 
 def _add_download(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+    parser = add_job_command(
+        subparsers,
         "download",
-        help="fetch what a job published into a folder",
+        run_download,
+        summary="fetch what a job published into a folder",
         description="Fetch the artifact that a job published into a new folder, and check every file against "
         "the manifest. The folder is there whole, or not at all.",
-        epilog="example: slipway download 01jd6v7x4mzq3w8c5kftn2rbha ./feed-model --tower user",
+        example="./feed-model --tower user",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     parser.add_argument(
         "into", metavar="DIR", type=Path, nargs="?", help="folder to make; default: the id of the job"
     )
@@ -43,22 +43,21 @@ def _add_download(subparsers: "argparse._SubParsersAction[argparse.ArgumentParse
     parser.add_argument(
         "--verify", metavar="KEY", type=Path, help="public key by which the manifest must be signed"
     )
-    add_common(parser, run_download)
 
 
 def _add_bundle(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+    parser = add_job_command(
+        subparsers,
         "bundle",
-        help="fetch the diagnostics of a failure",
+        run_bundle,
+        summary="fetch the diagnostics of a failure",
         description="Fetch the zip with the diagnostics of a job's failure.",
-        epilog="example: slipway bundle 01jd6v7x4mzq3w8c5kftn2rbha --tower item",
+        example="--tower item",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     parser.add_argument(
         "file", metavar="FILE", type=Path, nargs="?", help="file to write; default: <job>.zip"
     )
     parser.add_argument("--tower", choices=[each.value for each in TowerName], help="tower that failed")
-    add_common(parser, run_bundle)
 
 
 def run_download(arguments: argparse.Namespace) -> int:

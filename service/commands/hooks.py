@@ -2,24 +2,24 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.training import TrainingEvent
-from jobs.hooks.triggers import TriggerRule
+from jobs.hooks.triggers import Trigger, TriggerRule
 from service.client.options import non_empty
-from service.client.tables import console, table_of
 from service.commands.client_options import (
     Run,
     add_common,
     add_page_options,
     client_of,
     print_json,
-    print_next,
+    print_page,
     read_file,
     utc,
 )
-from service.hooks.schemas import SubscriptionRequest
+from service.hooks.schemas import DeliveryView, SubscriptionRequest
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -88,18 +88,13 @@ def _add(
 def run_triggers(arguments: argparse.Namespace) -> int:
     """Print a page of triggers."""
     page = client_of(arguments).triggers(limit=arguments.limit, cursor=arguments.cursor)
-    if arguments.json:
-        print_json(page)
-        return 0
-    table = table_of("trigger", "enabled", "type", "source", "model", "changed", whole="trigger")
-    table.box = None
-    for each in page.triggers:
-        when = each.when
-        enabled = "yes" if each.enabled else "no"
-        table.add_row(each.name, enabled, when.type, when.source, when.model, utc(each.updated_at))
-    console().print(table)
-    print_next(page.next_cursor)
-    return 0
+    columns = ("trigger", "enabled", "type", "source", "model", "changed")
+    return print_page(page, columns, map(_trigger_row, page.triggers), as_json=arguments.json)
+
+
+def _trigger_row(trigger: Trigger) -> Sequence[str]:
+    enabled, when = "yes" if trigger.enabled else "no", trigger.when
+    return trigger.name, enabled, when.type, when.source, when.model, utc(trigger.updated_at)
 
 
 def run_trigger(arguments: argparse.Namespace) -> int:
@@ -140,16 +135,8 @@ def run_test_trigger(arguments: argparse.Namespace) -> int:
 def run_subscriptions(arguments: argparse.Namespace) -> int:
     """Print a page of subscriptions."""
     page = client_of(arguments).subscriptions(limit=arguments.limit, cursor=arguments.cursor)
-    if arguments.json:
-        print_json(page)
-        return 0
-    table = table_of("subscription", "url", "events", "changed", whole="subscription")
-    table.box = None
-    for each in page.subscriptions:
-        table.add_row(each.id, each.url, ", ".join(each.events), utc(each.updated_at))
-    console().print(table)
-    print_next(page.next_cursor)
-    return 0
+    rows = ((each.id, each.url, ", ".join(each.events), utc(each.updated_at)) for each in page.subscriptions)
+    return print_page(page, ("subscription", "url", "events", "changed"), rows, as_json=arguments.json)
 
 
 def run_subscription(arguments: argparse.Namespace) -> int:
@@ -183,17 +170,13 @@ def run_deliveries(arguments: argparse.Namespace) -> int:
     page = client_of(arguments).deliveries(
         limit=arguments.limit, job_id=arguments.job, state=state, cursor=arguments.cursor
     )
-    if arguments.json:
-        print_json(page)
-        return 0
-    table = table_of("delivery", "event", "job", "state", "tries", "last answer", "url", whole="delivery")
-    table.box = None
-    for each in page.deliveries:
-        last = str(each.last_status or each.last_error or "–")
-        table.add_row(each.id, each.event_type, each.job, each.state, str(each.attempts), last, each.url)
-    console().print(table)
-    print_next(page.next_cursor)
-    return 0
+    columns = ("delivery", "event", "job", "state", "tries", "last answer", "url")
+    return print_page(page, columns, map(_delivery_row, page.deliveries), as_json=arguments.json)
+
+
+def _delivery_row(sent: DeliveryView) -> Sequence[str]:
+    last = str(sent.last_status or sent.last_error or "–")
+    return sent.id, sent.event_type, sent.job, sent.state, str(sent.attempts), last, sent.url
 
 
 def run_delivery(arguments: argparse.Namespace) -> int:

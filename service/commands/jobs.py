@@ -1,38 +1,39 @@
-"""`slipway submit`, `watch`, `logs`, `list`, `cancel`, `retry` and `delete`: exports in a running service."""
+"""`slipway submit`, `watch`, `show`, `logs`, `list`, `cancel`, `retry` and `delete`: exports in a service."""
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from exporter.spec import TowerName
 from exporter.stages import Stage
 from jobs.model import JobState
 from jobs.request import ExportRequest, Priority
 from service.client.logs import LogReader, print_part, print_part_as_json
-from service.client.options import add_spec_options, labels_of, non_empty, request_of
+from service.client.options import add_spec_options, labels_of, request_of
 from service.client.rest import SlipwayClient
-from service.client.tables import console, table_of
-from service.client.watch import display, exit_code, show_end, watch
+from service.client.watch import PlainLines, display, exit_code, show_end, watch
 from service.commands.client_options import (
     INTERRUPTED,
     add_common,
+    add_job_command,
     add_page_options,
     client_of,
+    labels_text,
     print_json,
-    print_next,
+    print_page,
     utc,
 )
 from service.schemas import JobView
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the seven commands."""
+    """Add all eight."""
     _add_submit(subparsers)
     _add_watch(subparsers)
+    _add_show(subparsers)
     _add_logs(subparsers)
     _add_list(subparsers)
-    _add_cancel(subparsers)
-    _add_retry(subparsers)
-    _add_delete(subparsers)
+    _add_ends(subparsers)
 
 
 def _add_submit(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -76,26 +77,36 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_watch(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+    add_job_command(
+        subparsers,
         "watch",
-        help="follow a job until it has ended",
+        run_watch,
+        summary="follow a job until it has ended",
         description="Follow a job until it has ended. Exit code: 0 succeeded, 1 failed or cancelled, "
         "3 partially succeeded, 4 published and not blessed by its release gate.",
-        epilog="example: slipway watch 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
-    add_common(parser, run_watch)
+
+
+def _add_show(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    add_job_command(
+        subparsers,
+        "show",
+        run_show,
+        summary="show a job as it is now",
+        description="Show the state of a job and its towers as they are now, and what it published so far.",
+    )
 
 
 def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+    parser = add_job_command(
+        subparsers,
         "logs",
-        help="print the log of a job",
+        run_logs,
+        summary="print the log of a job",
         description="Print the latest thousand lines that each tower and stage of a job has written; the "
         "service keeps them for a week.",
-        epilog="example: slipway logs 01jd6v7x4mzq3w8c5kftn2rbha --tower item --stage compile --follow",
+        example="--tower item --stage compile --follow",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
     parser.add_argument("--follow", action="store_true", help="print new lines until the job has ended")
     parser.add_argument(
         "--tower", choices=[each.value for each in TowerName], help="show only this tower's lines"
@@ -103,7 +114,6 @@ def _add_logs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument(
         "--stage", choices=[each.value for each in Stage], help="show only this stage's lines"
     )
-    add_common(parser, run_logs)
 
 
 def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -120,38 +130,30 @@ def _add_list(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_common(parser, run_list)
 
 
-def _add_cancel(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+def _add_ends(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    add_job_command(
+        subparsers,
         "cancel",
-        help="cancel a job",
+        run_cancel,
+        summary="cancel a job",
         description="Cancel a queued job at once, or stop a running one within seconds.",
-        epilog="example: slipway cancel 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
-    add_common(parser, run_cancel)
-
-
-def _add_retry(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+    retry = add_job_command(
+        subparsers,
         "retry",
-        help="export the failed towers of a job again",
+        run_retry,
+        summary="export the failed towers of a job again",
         description="Export the failed towers of a job again, as a new job, and print its id.",
-        epilog="example: slipway retry 01jd6v7x4mzq3w8c5kftn2rbha --watch",
+        example="--watch",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
-    parser.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
-    add_common(parser, run_retry)
-
-
-def _add_delete(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
+    retry.add_argument("--watch", action="store_true", help="follow the new job until it has ended")
+    add_job_command(
+        subparsers,
         "delete",
-        help="delete the record of a job that has ended",
+        run_delete,
+        summary="delete the record of a job that has ended",
         description="Delete the record and the logs of a job that has ended; what it published stays.",
-        epilog="example: slipway delete 01jd6v7x4mzq3w8c5kftn2rbha",
     )
-    parser.add_argument("job_id", metavar="JOB", type=non_empty, help="id of the job")
-    add_common(parser, run_delete)
 
 
 def run_submit(arguments: argparse.Namespace) -> int:
@@ -167,6 +169,17 @@ def run_submit(arguments: argparse.Namespace) -> int:
 def run_watch(arguments: argparse.Namespace) -> int:
     """Follow a job until it has ended."""
     return _follow(client_of(arguments), arguments.job_id, as_json=arguments.json)
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print a job's state, and what it has published or why it failed."""
+    job = client_of(arguments).get(arguments.job_id)
+    if arguments.json:
+        print_json(job)
+        return 0
+    PlainLines(sys.stdout).show(job)
+    show_end(job)
+    return 0
 
 
 def run_logs(arguments: argparse.Namespace) -> int:
@@ -208,27 +221,20 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print one page of jobs."""
     state = JobState(arguments.state) if arguments.state else None
     page = client_of(arguments).page(limit=arguments.limit, state=state, cursor=arguments.cursor)
-    if arguments.json:
-        print_json(page)
-        return 0
     columns = ("job", "state", "towers", "model", "checkpoint", "labels", "created")
-    table = table_of(*columns, whole="job")
-    table.box = None
-    for job in page.jobs:
-        towers = ", ".join(f"{tower.name} {tower.state}" for tower in job.towers)
-        labels = " ".join(f"{name}={value}" for name, value in job.labels.items()) or "–"
-        table.add_row(
-            job.id,
-            job.state,
-            towers,
-            job.model or "–",
-            job.spec.checkpoint_uri,
-            labels,
-            utc(job.created_at),
-        )
-    console().print(table)
-    print_next(page.next_cursor)
-    return 0
+    return print_page(page, columns, map(_row, page.jobs), as_json=arguments.json)
+
+
+def _row(job: JobView) -> Sequence[str]:
+    return (
+        job.id,
+        job.state,
+        ", ".join(f"{tower.name} {tower.state}" for tower in job.towers),
+        job.model or "–",
+        job.spec.checkpoint_uri,
+        labels_text(job.labels),
+        utc(job.created_at),
+    )
 
 
 def _print(job: JobView, arguments: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
 
 from exporter.errors import ExportError
 from jobs.control.releases import Release
@@ -13,10 +14,12 @@ from service.commands.client_options import (
     add_common,
     add_page_options,
     client_of,
+    labels_text,
     print_json,
-    print_next,
+    print_page,
     utc,
 )
+from service.schemas import ModelList
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -75,20 +78,19 @@ def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser
 
 def run_models(arguments: argparse.Namespace) -> int:
     """Print the releases of one model, or of a page of models."""
-    client = client_of(arguments)
+    client, columns = client_of(arguments), ("model", "latest", "finished", "labels", "blessed", "promoted")
     if arguments.model is not None:
         latest = client.latest(arguments.model, labels_of(arguments.label))
         if arguments.json:
             print_json(latest)
             return 0
-        return _print_releases([(arguments.model, latest, _promoted(client, arguments.model))])
+        page = ModelList(models=(arguments.model,), next_cursor=None)
+        rows: Iterable[Sequence[str]] = [_row(client, arguments.model, latest)]
+        return print_page(page, columns, rows, as_json=False, whole="latest")
     page = client.models(limit=arguments.limit, cursor=arguments.cursor)
-    if arguments.json:
-        print_json(page)
-        return 0
-    _print_releases([(name, _latest(client, name), _promoted(client, name)) for name in page.models])
-    print_next(page.next_cursor)
-    return 0
+    found = ((name, _latest(client, name)) for name in page.models)
+    rows = (_row(client, name, latest) for name, latest in found if latest is not None)
+    return print_page(page, columns, rows, as_json=arguments.json, whole="latest")
 
 
 def run_promote(arguments: argparse.Namespace) -> int:
@@ -139,18 +141,10 @@ def _promoted(client: SlipwayClient, model: str) -> Release | None:
         return None
 
 
-def _print_releases(found: list[tuple[str, Release | None, Release | None]]) -> int:
-    table = table_of("model", "latest", "finished", "labels", "blessed", "promoted", whole="latest")
-    table.box = None
-    for name, latest, promoted in found:
-        if latest is None:
-            continue
-        labels = " ".join(f"{key}={value}" for key, value in latest.labels.items()) or "–"
-        blessed = {True: "yes", False: "no", None: "–"}[latest.blessed]
-        then = promoted.job_id if promoted else "–"
-        table.add_row(name, latest.job_id, utc(latest.finished_at), labels, blessed, then)
-    console().print(table)
-    return 0
+def _row(client: SlipwayClient, model: str, latest: Release) -> Sequence[str]:
+    promoted, blessed = _promoted(client, model), {True: "yes", False: "no", None: "–"}[latest.blessed]
+    then = promoted.job_id if promoted else "–"
+    return model, latest.job_id, utc(latest.finished_at), labels_text(latest.labels), blessed, then
 
 
 def _print_release(release: Release, arguments: argparse.Namespace) -> int:

@@ -1,6 +1,19 @@
-"""torch's dtypes by the names that manifests use."""
+"""torch's dtypes by the names that manifests, and files of safetensors, use."""
 
 import torch
+
+SAFETENSORS_DTYPES = {
+    "BOOL": torch.bool,
+    "U8": torch.uint8,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+}
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -6,23 +6,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from slipway.loading.dtypes import SAFETENSORS_DTYPES
 from slipway.loading.errors import ArtifactInvalid
 from slipway.loading.layout.digests import require_file
 from slipway.loading.layout.json_fields import Fields, read_file
 from slipway.loading.layout.manifest import FileRef
 
-_DTYPES = {
-    "BOOL": torch.bool,
-    "U8": torch.uint8,
-    "I8": torch.int8,
-    "I16": torch.int16,
-    "I32": torch.int32,
-    "I64": torch.int64,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F32": torch.float32,
-    "F64": torch.float64,
-}
 _METADATA = "__metadata__"
 
 
@@ -45,7 +34,7 @@ def read_samples(folder: Path, ref: FileRef) -> Mapping[str, Tensor]:
 
 
 def _read(entry: Fields, data: bytes) -> Tensor:
-    dtype, shape = _DTYPES[entry.text("dtype")], entry.numbers("shape")
+    dtype, shape = SAFETENSORS_DTYPES[entry.text("dtype")], entry.numbers("shape")
     begin, end = entry.numbers("data_offsets")
     if begin == end:
         return torch.empty(shape, dtype=dtype)

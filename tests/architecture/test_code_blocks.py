@@ -41,7 +41,7 @@ READ: Mapping[str, Callable[[str], object]] = {
 }
 LANGUAGES = {*SHELLS, *READ, "cpp", "dockerfile", "python", "text"}
 # Programs of the machine, of which the documents are believed.
-OTHERS = {".", "cd", "cmake", "docker", "export", "git", "kubectl", "openssl", "pip", "sed"}
+OTHERS = {".", "cd", "cmake", "docker", "eval", "export", "git", "kubectl", "openssl", "pip", "sed"}
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 API = json.loads((ROOT / "docs" / "openapi.json").read_text())["paths"]
 URL = re.compile(r"(?:http://)?(?:\$api|127\.0\.0\.1:8080|localhost:8080)(/[^?#]*)?")

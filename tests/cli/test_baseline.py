@@ -52,7 +52,7 @@ def test_jobs_are_not_known_here() -> None:
 
 def shown(artifact: Path, report: ReleaseReport, capsys: pytest.CaptureFixture[str]) -> str:
     (artifact / REPORT_NAME).write_text(report.model_dump_json())
-    assert main(["inspect", str(artifact)]) == 0
+    assert main(["inspect", "--full", str(artifact)]) == 0
     return " ".join(capsys.readouterr().out.split())
 
 

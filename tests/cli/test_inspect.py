@@ -99,8 +99,22 @@ MANIFEST = Manifest(
 @pytest.fixture
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     (tmp_path / "manifest.json").write_text(MANIFEST.model_dump_json())
-    assert main(["inspect", str(tmp_path)]) == 0
+    assert main(["inspect", str(tmp_path), "--full"]) == 0
     return capsys.readouterr().out
+
+
+def test_without_full_it_is_one_screen_about_what_is_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = tuple(TensorEntry(name=f"f{each}.values", dtype="int64", shape=("batch",)) for each in range(300))
+    towers = (TOWER.model_copy(update={"inputs": many}), TOWER.model_copy(update={"name": TowerName.ITEM}))
+    manifest = MANIFEST.model_copy(update={"towers": towers})
+    (tmp_path / "manifest.json").write_text(manifest.model_dump_json())
+    assert main(["inspect", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert 20 <= len(told.splitlines()) <= 40
+    assert "f3.values and 296 more" in told and "hstu_match" in told and "by at most 0" in told
+    assert told.rstrip().endswith(f"slipway inspect {tmp_path} --full")
 
 
 def test_no_uri_and_no_digest_is_cut(shown: str) -> None:

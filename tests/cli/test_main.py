@@ -15,7 +15,7 @@ from tests.signals import HEARS_HANGUP
 CONFIG = Path(__file__).parents[1] / "fixtures" / "torcheasyrec" / "hstu_match" / "pipeline.config"
 COMMANDS = [
     *("plan", "export", "predict", "inspect", "submit", "watch", "logs", "list", "cancel", "retry", "delete"),
-    *("download", "bundle", "models", "promote", "roll-back", "workers"),
+    *("download", "bundle", "models", "promote", "roll-back", "workers", "show"),
 ]
 
 
@@ -117,7 +117,7 @@ def test_where_findings_cannot_be_kept_is_told_before_anything_runs(
     command: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    model = ["--config", str(CONFIG), "--checkpoint", "x", "--item-input", "x", "--tower", "item"]
+    model = ["--config", str(CONFIG), "--checkpoint", "/x", "--item-input", "/x", "--tower", "item"]
     output = ["--output", str(tmp_path / "out")] if "export" in command else []
     assert main([*command, str(tmp_path / "file"), *model, *output]) == 1
     assert "error [storage_error]: nothing can be written to" in capsys.readouterr().err

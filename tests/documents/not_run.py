@@ -31,6 +31,8 @@ NOT_RUN: Mapping[str, str] = {
     "pip install --find-links dist": INSTALLS,
     "pip install --no-deps torchrec": INSTALLS,
     "git tag": "makes a tag",
+    "docs/commands.md: eval": "completes in the reader's shell: tests/cli/test_completion.py",
+    "docs/commands.md: slipway verify": "needs an artifact: tests/e2e/test_prove.py",
     "docs/calls.md: curl -s $api/exports/$job/diff": "needs a judged release: tests/e2e/test_release_gate.py",
     "slipway diff promoted:feed": "needs a promoted release: tests/e2e/test_diff.py",
     "docs/serving.md: slipway export": "needs two hosts: tests/e2e/test_several_hosts.py",

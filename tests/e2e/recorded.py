@@ -34,6 +34,6 @@ def predict(artifact: str, part: str, rows: Path, folder: Path) -> dict[str, NDA
     """Predict rows and return the numbers of each output, row by row."""
     output = folder / rows.name
     command = ["predict", "--artifact", artifact, "--tower", tower_of(part)]
-    assert main([*command, "--input", str(rows), "--output", str(output)]) == 0
+    assert main([*command, "--outputs-only", "--input", str(rows), "--output", str(output)]) == 0
     columns: dict[str, list[object]] = pq.read_table(output).to_pydict()
     return {name: np.array(list(flat(values))) for name, values in columns.items()}

@@ -96,7 +96,7 @@ def test_the_index_finds_items_by_their_rows(artifact: Path, entry: VectorsEntry
 
 
 def test_inspect_shows_the_vectors(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", str(artifact)]) == 0
+    assert main(["inspect", "--full", str(artifact)]) == 0
     shown = capsys.readouterr().out
     assert all(part in shown for part in ("vectors of 2,000 items", "ivf_flat, nlist 51", "recall@10"))
 

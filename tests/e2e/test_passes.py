@@ -25,5 +25,5 @@ def test_a_pass_goes_through_the_gate_into_the_manifest(
     [item] = read_manifest(str(artifact)).towers
     assert [(applied.asked, applied.calls) for applied in item.passes] == [(ASKED, ("item_tower.mlp",))]
     assert 1e-5 < item.verified.largest_difference < item.verified.tolerance == 2e-2
-    main(["inspect", str(artifact)])
+    main(["inspect", "--full", str(artifact)])
     assert "item_tower.mlp computes in bf16 in 1 calls" in capsys.readouterr().out

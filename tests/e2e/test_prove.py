@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -12,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from cli.main import main
 from exporter.artifact.read import file_ref, read_manifest
 from exporter.manifest import Manifest, TowerEntry
-from tests.e2e.conftest import Export
+from tests.e2e.conftest import FIXTURES, Export
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +36,36 @@ def test_every_tower_gives_the_published_answers(artifact: str, capsys: pytest.C
     for proof in proofs:
         assert [case["name"] for case in proof["cases"]] == ["batch_1", "batch_7"]
         assert all(0 <= each < 1e-5 for case in proof["cases"] for each in case["differences"].values())
+
+
+def test_verify_reads_every_file_and_runs_every_package(
+    artifact: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", artifact, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    named = {file.path for tower in read_manifest(artifact).towers for file in tower.all_files}
+    assert {file["path"] for file in found["files"]} == named
+    assert [proof["tower"] for proof in found["towers"]] == ["user", "item"] and found["passed"]
+    assert main(["inspect", artifact]) == 0
+    assert 20 <= len(capsys.readouterr().out.splitlines()) <= 40
+
+
+def test_predictions_keep_the_ids_of_their_rows(
+    artifact_of: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = FIXTURES / "data" / "items.parquet"
+    command = ["predict", "--artifact", artifact_of("hstu_match"), "--tower", "item", "--input", str(rows)]
+    assert main([*command, "--output", str(tmp_path / "with.parquet")]) == 0
+    kept, given = pq.read_table(tmp_path / "with.parquet"), pq.read_table(rows)
+    name, *outputs = kept.column_names
+    assert kept[name].to_pylist() == given[name].to_pylist()
+    assert f"with {name}" in capsys.readouterr().out
+    assert main([*command, "--outputs-only", "--output", str(tmp_path / "alone.parquet")]) == 0
+    alone = pq.read_table(tmp_path / "alone.parquet")
+    assert alone.column_names == outputs and alone[outputs[0]] == kept[outputs[0]]
+    named = [*command, "--id-column", outputs[0], "--output", str(tmp_path / "refused.parquet")]
+    assert main(named) == 1
+    assert f"has an output {outputs[0]}" in capsys.readouterr().err
 
 
 def test_the_samples_are_few_bytes_of_real_rows(artifact: str) -> None:

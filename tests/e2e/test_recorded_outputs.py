@@ -37,7 +37,7 @@ def test_predictions_are_the_recorded_outputs(
 ) -> None:
     output, tower = tmp_path / "out.parquet", part.removesuffix("_tower")
     command = ["predict", "--artifact", artifact_of(model), "--tower", tower]
-    assert main([*command, "--input", str(FIXTURES / rows), "--output", str(output)]) == 0
+    assert main([*command, "--outputs-only", "--input", str(FIXTURES / rows), "--output", str(output)]) == 0
     predicted = pq.read_table(output).to_pydict()
     recorded = load_file(FIXTURES / model / "outputs" / f"{part}__{batch}.out.safetensors")
     assert predicted.keys() == recorded.keys()
@@ -146,5 +146,5 @@ def test_inspect_shows_the_manifest(
 ) -> None:
     assert main(["inspect", matcher, "--json"]) == 0
     assert Manifest.model_validate_json(capsys.readouterr().out) == manifest
-    assert main(["inspect", matcher]) == 0
+    assert main(["inspect", "--full", matcher]) == 0
     assert "user verified" in capsys.readouterr().out

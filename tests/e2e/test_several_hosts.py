@@ -51,7 +51,7 @@ def files_of(artifact: str) -> dict[str, list[str]]:
 
 def predict(artifact: str, tower: str, output: Path) -> dict[str, list[object]]:
     options = ["--tower", tower, "--input", str(ROWS[tower]), "--output", str(output)]
-    assert main(["predict", "--artifact", artifact, *options]) == 0
+    assert main(["predict", "--outputs-only", "--artifact", artifact, *options]) == 0
     columns: dict[str, list[object]] = pq.read_table(output).to_pydict()
     return columns
 

@@ -65,7 +65,7 @@ def tower_of(artifact: str) -> TowerEntry:
 
 
 def predict(artifact: str, output: Path) -> Predicted:
-    command = ["predict", "--artifact", artifact, "--tower", "model"]
+    command = ["predict", "--outputs-only", "--artifact", artifact, "--tower", "model"]
     assert main([*command, "--input", str(FIXTURES / ROWS), "--output", str(output)]) == 0
     columns: Predicted = pq.read_table(output).to_pydict()
     return columns

@@ -32,7 +32,7 @@ BATCHES = [
 
 def predict(artifact: str, part: str, rows: str, output: Path) -> dict[str, list[object]]:
     command = ["predict", "--artifact", artifact, "--tower", part.removesuffix("_tower")]
-    assert main([*command, "--input", str(FIXTURES / rows), "--output", str(output)]) == 0
+    assert main([*command, "--outputs-only", "--input", str(FIXTURES / rows), "--output", str(output)]) == 0
     columns: dict[str, list[object]] = pq.read_table(output).to_pydict()
     return columns
 

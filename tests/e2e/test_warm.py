@@ -30,7 +30,7 @@ def test_the_second_export_is_warm_in_manifest_and_on_screen(
     towers = [*read_manifest(str(first)).towers, *read_manifest(str(artifact)).towers]
     assert [(tower.code, tower.reused) for tower in towers] == [("cold", None), ("warm", "request")]
     assert towers[0].code_note == "the code cache has no code of this request"
-    assert main(["inspect", str(artifact)]) == 0
+    assert main(["inspect", "--full", str(artifact)]) == 0
     assert "item tower: warm, neither traced nor compiled" in capsys.readouterr().out
 
 

@@ -95,14 +95,17 @@ def in_turn(*services: tuple[int, list[str]]) -> list[Polls]:
 
 def submit_all(stack: FaultStack) -> dict[JobId, JobState]:
     """Return all jobs, each with the state in which it must end."""
-    spec = here(stack)
-    lost = spec.model_copy(update={"checkpoint_uri": f"{spec.checkpoint_uri}-that-are-not-there"})
+    spec, weights = here(stack), stack.folder / "weights-that-will-be-lost"
+    weights.write_bytes(b"weights")
+    lost = spec.model_copy(update={"checkpoint_uri": str(weights)})
     wanted = (
         (spec, SUCCEEDING, JobState.SUCCEEDED),
         (lost, FAILING, JobState.FAILED),
         (spec, JOBS - SUCCEEDING - FAILING, JobState.CANCELLED),
     )
-    return {job_id: state for asked, count, state in wanted for job_id in submit_many(stack, asked, count)}
+    jobs = {job_id: state for asked, count, state in wanted for job_id in submit_many(stack, asked, count)}
+    weights.unlink()  # before the workers go on
+    return jobs
 
 
 def test_memory_is_flat_however_long_it_runs(tmp_path: Path) -> None:

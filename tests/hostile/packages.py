@@ -87,8 +87,9 @@ def _(folder: Path) -> object:
     (root / "manifest.json").write_text(json.dumps(manifest))
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        arguments = build_parser().parse_args(["inspect", str(root)])
-        arguments.run(arguments)
+        for options in ([], ["--full"]):
+            arguments = build_parser().parse_args(["inspect", str(root), *options])
+            arguments.run(arguments)
     if "\x1b" in out.getvalue() or "\u202e" in out.getvalue():
         (folder / CANARY).touch()
     return None

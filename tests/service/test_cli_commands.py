@@ -25,10 +25,9 @@ from service.commands.client_options import INTERRUPTED
 from service.schemas import JobView
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.conftest import Slipway
-from tests.service.requests import CONFIG, FIXTURES
+from tests.service.requests import CHECKPOINT, CONFIG, ITEMS, ROWS
 
-SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out")
-ROWS = ("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-input", "train.parquet")
+SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", CHECKPOINT, "--output", "out")
 
 
 def run_in_background(store: MemoryJobStore, job: Job, outcome: ExportOutcome) -> None:
@@ -51,10 +50,11 @@ def test_submit_prints_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(CONFIG.parent)
-    assert slipway(*SUBMIT, *ROWS, "--tower", "item", "--ranks", "2") == 0
+    relative = ("--checkpoint", "model.ckpt-11")
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, *relative, "--tower", "item", "--ranks", "2") == 0
     (job,) = store.page(limit=2).jobs
     assert capsys.readouterr().out.split() == [job.id]
-    assert job.spec.checkpoint_uri == str(CONFIG.parent / "ckpt")
+    assert job.spec.checkpoint_uri == CHECKPOINT
     assert (store.config_of(job), job.spec.towers, job.spec.ranks) == (
         CONFIG.read_text(),
         (TowerName.ITEM,),
@@ -72,7 +72,7 @@ def test_options_override_the_spec_file(slipway: Slipway, store: MemoryJobStore,
 
 def test_item_vectors_are_asked_for_by_options(slipway: Slipway, store: MemoryJobStore) -> None:
     options = ("--materialise-items", "--item-id-column", "asin", "--item-index", "hnsw")
-    assert slipway(*SUBMIT, *ROWS, *options) == 0
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, *options) == 0
     (job,) = store.page(limit=2).jobs
     assert (job.spec.materialise_items, job.spec.item_id_column) == (True, "asin")
     index = job.spec.item_index
@@ -80,27 +80,27 @@ def test_item_vectors_are_asked_for_by_options(slipway: Slipway, store: MemoryJo
 
 
 def test_kernels_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
-    assert slipway(*SUBMIT, *ROWS, "--target", "sm_90", "--kernel", "triton") == 0
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, "--target", "sm_90", "--kernel", "triton") == 0
     (job,) = store.page(limit=2).jobs
     assert (job.spec.kernel, JobView.of(job).spec.kernel) == ("triton", "triton")
     with pytest.raises(InvalidSpec, match="`kernel: triton` is for CUDA"):
-        slipway(*SUBMIT, *ROWS, "--kernel", "triton")
+        slipway(*SUBMIT, *ITEMS, *ROWS, "--kernel", "triton")
 
 
 def test_a_layout_and_samples_are_asked_for_by_options(slipway: Slipway, store: MemoryJobStore) -> None:
     options = ("--layout", "triton", "--triton-prefix", "feed", "--sample-rows", "0")
-    assert slipway(*SUBMIT, *ROWS, *options) == 0
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, *options) == 0
     (job,) = store.page(limit=2).jobs
     for spec in (job.spec, JobView.of(job).spec):
         assert (spec.layout, spec.triton_prefix, spec.sample_rows) == ("triton", "feed", 0)
 
 
 def test_tables_in_shards_are_asked_for_by_an_option(slipway: Slipway, store: MemoryJobStore) -> None:
-    assert slipway(*SUBMIT, *ROWS, "--mode", "two_stage", "--tables", "sharded", "--ranks", "3") == 0
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, "--mode", "two_stage", "--tables", "sharded", "--ranks", "3") == 0
     (job,) = store.page(limit=2).jobs
     assert (job.spec.tables.sharded, job.ranks) == (True, 3)
     with pytest.raises(InvalidSpec, match="`tables: sharded` needs `mode: two_stage`"):
-        slipway(*SUBMIT, *ROWS, "--tables", "sharded")
+        slipway(*SUBMIT, *ITEMS, *ROWS, "--tables", "sharded")
 
 
 @pytest.mark.parametrize("option", ["--config", "--checkpoint", "--output", "--item-input"])
@@ -108,7 +108,7 @@ def test_a_place_that_is_empty_is_not_the_folder_one_is_in(
     slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     with pytest.raises(SystemExit):
-        slipway(*SUBMIT, *ROWS, option, "")
+        slipway(*SUBMIT, *ITEMS, *ROWS, option, "")
     assert f"argument {option}: it is empty" in capsys.readouterr().err
     assert store.page(limit=1).jobs == ()
 
@@ -124,13 +124,13 @@ def test_a_table_without_a_name_is_not_all_tables(
     slipway: Slipway, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        slipway(*SUBMIT, *ROWS, "--table-dtype", "=int8")
+        slipway(*SUBMIT, *ITEMS, *ROWS, "--table-dtype", "=int8")
     assert "'=int8' names no table" in capsys.readouterr().err
 
 
 def test_an_index_of_an_unknown_kind_is_refused(slipway: Slipway, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        slipway(*SUBMIT, *ROWS, "--materialise-items", "--item-index", "tree")
+        slipway(*SUBMIT, *ITEMS, *ROWS, "--materialise-items", "--item-index", "tree")
     assert "'tree' is none of flat, ivf_flat, ivf_pq, hnsw" in capsys.readouterr().err
 
 
@@ -166,7 +166,7 @@ def test_a_spec_file_may_leave_out_what_options_give(
     slipway: Slipway, store: MemoryJobStore, tmp_path: Path
 ) -> None:
     (tmp_path / "spec.json").write_text('{"max_batch_size": 4}')
-    assert slipway(*SUBMIT, *ROWS, "--spec", str(tmp_path / "spec.json")) == 0
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, "--spec", str(tmp_path / "spec.json")) == 0
     assert store.page(limit=1).jobs[0].spec.max_batch_size == 4
 
 
@@ -174,8 +174,8 @@ def test_each_of_several_inputs_is_made_absolute(
     slipway: Slipway, store: MemoryJobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(CONFIG.parent)
-    assert slipway(*SUBMIT, *ROWS[:2], "--sample-input", "a, s3://b/c") == 0
-    assert store.page(limit=1).jobs[0].spec.sample_input_uri == f"{CONFIG.parent / 'a'},s3://b/c"
+    assert slipway(*SUBMIT, *ITEMS, "--sample-input", "a*, s3://b/c") == 0
+    assert store.page(limit=1).jobs[0].spec.sample_input_uri == f"{CONFIG.parent / 'a*'},s3://b/c"
 
 
 def test_an_id_of_any_letters_reaches_the_service(slipway: Slipway) -> None:

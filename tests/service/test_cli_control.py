@@ -9,10 +9,9 @@ from jobs.model import JobState
 from jobs.request import Priority
 from jobs.stores.memory_store import MemoryJobStore
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_failure, make_job, make_outcome
-from tests.service.requests import CONFIG, FIXTURES
+from tests.service.requests import CHECKPOINT, CONFIG, ITEMS, ROWS
 
-SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out")
-ROWS = ("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-input", "train.parquet")
+SUBMIT = ("submit", "--config", str(CONFIG), "--checkpoint", CHECKPOINT, "--output", "out")
 
 
 def test_a_queued_job_is_cancelled(url: str, store: MemoryJobStore) -> None:
@@ -38,6 +37,6 @@ def test_a_retry_prints_the_new_job(
 def test_submit_says_how_the_job_is_to_be_treated(url: str, store: MemoryJobStore) -> None:
     options = ("--priority", "high", "--model", "ranker", "--idempotency-key", "k-1", "--force")
     for _ in range(2):
-        assert main([*SUBMIT, *ROWS, *options, "--url", url]) == 0
+        assert main([*SUBMIT, *ITEMS, *ROWS, *options, "--url", url]) == 0
     (job,) = store.page(limit=2).jobs
     assert (job.priority, job.model) == (Priority.HIGH, "ranker")

@@ -15,8 +15,9 @@ from service.client.errors import RequestRefused
 from service.dependencies import Backend
 from tests.jobs.factories import CONFIG_TEXT, NOW, make_job
 from tests.service.conftest import Slipway
+from tests.service.requests import ITEMS, ROWS
 from tests.service.test_artifacts import publish
-from tests.service.test_cli_commands import ROWS, SUBMIT
+from tests.service.test_cli_commands import SUBMIT
 
 
 def test_a_release_is_promoted_and_rolled_back(
@@ -60,7 +61,7 @@ def test_labels_are_submitted_and_listed(
     slipway: Slipway, store: MemoryJobStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     labels = ("--label", "date=2026-01-31", "--label", "step=a=b")
-    assert slipway(*SUBMIT, *ROWS, *labels, "--model", "feed") == 0
+    assert slipway(*SUBMIT, *ITEMS, *ROWS, *labels, "--model", "feed") == 0
     (job,) = store.page(limit=2).jobs
     assert dict(job.labels) == {"date": "2026-01-31", "step": "a=b"}
     capsys.readouterr()

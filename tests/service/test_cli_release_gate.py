@@ -10,11 +10,11 @@ from service.client.watch import exit_code, show_end
 from service.schemas import JobView
 from tests.jobs.factories import AS_GOOD, CONFIG_TEXT, WORSE, make_gated_job, make_job, make_report
 from tests.service.conftest import Slipway
-from tests.service.requests import CONFIG, FIXTURES
+from tests.service.requests import CHECKPOINT, CONFIG, ITEMS, ROWS
 
 SUBMIT = (
-    *("submit", "--config", str(CONFIG), "--checkpoint", "ckpt", "--output", "out"),
-    *("--item-input", str(FIXTURES / "data" / "items.parquet"), "--sample-input", "train.parquet"),
+    *("submit", "--config", str(CONFIG), "--checkpoint", CHECKPOINT, "--output", "out"),
+    *(*ITEMS, *ROWS),
 )
 
 

@@ -54,6 +54,14 @@ def publish(store: MemoryJobStore, root: str, key: SigningKey | None = None) -> 
     return holding.finish(make_outcome().model_copy(update={"manifest_uri": f"{root}/{MANIFEST_NAME}"}))
 
 
+def keys_of(folder: Path) -> tuple[SigningKey, Path]:
+    """A new signing key, and the file of its public key."""
+    private, public = Ed25519PrivateKey.generate(), folder / "key.pub"
+    public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    return SigningKey(pem), public
+
+
 @pytest.fixture
 def published(store: MemoryJobStore, tmp_path: Path) -> Job:
     return publish(store, str(tmp_path / "artifact"))
@@ -132,16 +140,27 @@ def test_a_folder_that_exists_is_not_touched(url: str, published: Job, tmp_path:
 def test_a_signature_is_required_where_a_key_is_given(
     url: str, store: MemoryJobStore, published: Job, tmp_path: Path
 ) -> None:
-    private = Ed25519PrivateKey.generate()
-    public = tmp_path / "key.pub"
-    public.write_bytes(private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
-    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    signing, key, client = SigningKey(pem), VerifyingKey(public), SlipwayClient(url)
+    signing, public = keys_of(tmp_path)
+    key, client = VerifyingKey(public), SlipwayClient(url)
     with pytest.raises(SignatureRefused, match="not signed"):
         client.download(published.id, tmp_path / "unsigned", key=key)
     signed = publish(store, str(tmp_path / "signed"), signing)
     client.download(signed.id, tmp_path / "here", key=key)
     assert (tmp_path / "here" / SIGNATURE_NAME).stat().st_size == 64
+
+
+def test_what_a_job_published_is_verified_without_a_copy(url: str, published: Job, tmp_path: Path) -> None:
+    async def verify() -> Manifest:
+        async with AsyncSlipwayClient(url) as client:
+            return await client.verify(published.id)
+
+    assert SlipwayClient(url).verify(published.id) == asyncio.run(verify())
+    (tmp_path / "artifact/item/pipeline.config").write_bytes(b"another")
+    assert len(SlipwayClient(url).verify(published.id, towers=[TowerName.USER]).towers) == 2
+    with pytest.raises(DownloadFailed, match="item/pipeline.config is not the file in the manifest"):
+        SlipwayClient(url).verify(published.id)
+    with pytest.raises(DownloadFailed, match="item/pipeline.config is not the file in the manifest"):
+        asyncio.run(verify())
 
 
 def test_a_job_is_waited_for(url: str, store: MemoryJobStore, published: Job) -> None:

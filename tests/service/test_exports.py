@@ -58,6 +58,19 @@ def test_a_config_that_is_nowhere_is_refused(client: TestClient, tmp_path: Path)
     assert uri in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("field", ["config_uri", "checkpoint_uri", "item_input_uri", "sample_input_uri"])
+def test_a_source_that_is_not_there_is_refused_at_once(
+    client: TestClient, store: MemoryJobStore, field: str, tmp_path: Path
+) -> None:
+    (tmp_path / "something-else").touch()
+    inline = {"config": None} if field == "config_uri" else {}
+    request = export_request(**inline, **{field: f"{tmp_path}/none"})
+    problem = client.post("/exports", json=request).json()
+    assert (problem["status"], problem["code"], problem["where"]) == (422, "source_not_found", field)
+    assert f"{tmp_path}/none" in problem["detail"]
+    assert store.page(limit=1).jobs == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "where"),
     [({"checkpoint_uri": None}, "checkpoint_uri"), ({"rank": 2}, "rank"), ({"ranks": 99}, "ranks")],

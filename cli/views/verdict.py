@@ -9,8 +9,10 @@ from exporter.reports.release_report import Finding, ReleaseReport
 from service.client.tables import table_of
 
 
-def describe_verdict(report: ReleaseReport, *, signed_manifest: bool) -> Iterator[Table | str]:
-    """Describe whether the release was blessed when it was published, and by which figures."""
+def describe_verdict(
+    report: ReleaseReport, *, signed_manifest: bool, full: bool = True
+) -> Iterator[Table | str]:
+    """Describe whether the release was blessed when it was published; in full, by which figures."""
     blessed = "blessed" if report.blessed and not report.failure else "not blessed"
     against = f"against job {report.baseline}" if report.baseline else "without a release to compare it with"
     yield f"release {blessed}, judged {escape_deceptive(against)} on {report.rows:,} rows"
@@ -18,7 +20,7 @@ def describe_verdict(report: ReleaseReport, *, signed_manifest: bool) -> Iterato
         yield f"release not judged: {escape_deceptive(report.failure)}"
     if signed_manifest:
         yield "release.json is not signed: the record of the job is what counts when it is promoted"
-    if report.findings:
+    if report.findings and full:
         yield _findings(report.findings)
 
 
