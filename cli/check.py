@@ -10,6 +10,7 @@ from rich.table import Table
 from cli.inspect import trace_table
 from cli.options.artifact import add_key_option, key_of
 from cli.options.code_cache import add_code_cache_option
+from cli.options.family import list_families, take_own_family
 from cli.settings import CheckSettings
 from exporter.check.report import CheckReport, Finding, TowerCheck
 from exporter.errors import InvalidSpec
@@ -79,10 +80,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     from exporter.check.run import check
     from exporter.check.task import CheckTask
+    from exporter.families.loading import offer_family
 
     if arguments.shrink is not None:
         LocalStore(arguments.shrink).require_writable()
     settings = settings_or_exit(CheckSettings)
+    own = take_own_family(arguments)
+    if own is not None:
+        offer_family(own)
     code_cache: str | None = arguments.code_cache
     published = open_artifact(arguments.artifact, key_of(arguments)) if arguments.artifact else None
     base = reconstruct_request(published) if published else None
@@ -96,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         CheckTask(
             spec=request_of(arguments, CheckRequest, base=base),
             published=published,
-            families=settings.families,
+            families=list_families(own),
             sizes=arguments.sizes,
             seed=arguments.seed,
             code_cache=None if code_cache == NO_CODE_CACHE else code_cache or settings.code_cache_uri,

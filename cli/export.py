@@ -7,8 +7,8 @@ from pathlib import Path
 
 from cli.options.baseline import add_baseline_option, find_context
 from cli.options.code_cache import add_code_cache_option
+from cli.options.family import list_families, take_own_family
 from cli.options.several_hosts import add_host_options, rendezvous_of
-from cli.settings import ExportSettings
 from exporter.aoti.probe.start import require_usable_torch
 from jobs.control.control import JobControl
 from jobs.diagnostics.bundles import FolderBundles
@@ -63,10 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.config = Path(arguments.config).absolute().as_uri()
     require_usable_torch()
     store = MemoryJobStore()
-    families = settings_or_exit(ExportSettings).families
+    own = take_own_family(arguments)
     attempt_settings = settings_or_exit(AttemptEnvironmentSettings)
     environment = make_attempt_environment(attempt_settings)
-    control = JobControl(store=store, queue=MemoryQueue(), plan=planner(families))
+    control = JobControl(store=store, queue=MemoryQueue(), plan=planner(list_families(own)))
     spec = spec_of(arguments)
     context = find_context(spec, arguments.baseline)
     rendezvous = rendezvous_of(spec, arguments)
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         job = control.submit(spec)
         supervisor = Supervisor(
-            RanksLauncher(environment, arguments.code_cache, resident),
+            RanksLauncher(environment, arguments.code_cache, resident, own_family=own),
             worker_dir=Path(folder),
             time_limit=NO_LIMIT,
             logs=MemoryLogs(),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from cli.settings import ExportSettings
+from cli.options.family import list_families, take_own_family
 from exporter.dtypes import Kernel, Precision
+from exporter.families.own_code import FamilyFile, GivenModule
 from exporter.manifest import DimEntry, TensorEntry
 from exporter.towers.plan import PlanRequest, read_config
-from processes.startup import settings_or_exit
 from service.client.options import add_plan_options, request_of
 from service.client.tables import console, table_of
 from service.planning import view_of, view_plan
@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
     if arguments.config is not None and "://" not in arguments.config:
         arguments.config = Path(arguments.config).absolute().as_uri()  # so that errors name the file
-    view = _view(request_of(arguments, PlanRequest))
+    own = take_own_family(arguments)
+    view = _view(request_of(arguments, PlanRequest), own)
     if arguments.json:
         print(view.model_dump_json(indent=2))
         return 0
@@ -57,14 +58,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _view(request: PlanRequest) -> PlanView:
+def _view(request: PlanRequest, own: FamilyFile | GivenModule | None) -> PlanView:
     """Plan the export; a custom family's package is loaded for it, as in an attempt."""
     if request.family is None:
         return view_plan(request)
     from exporter.construction.declared_blueprint import plan_family  # loads torch, as the family does
+    from exporter.families.loading import offer_family
 
-    families = settings_or_exit(ExportSettings).families
-    return view_of(plan_family(request, read_config(request), families=families), request)
+    if own is not None:
+        offer_family(own)
+    return view_of(plan_family(request, read_config(request), families=list_families(own)), request)
 
 
 def _parts(view: PlanView) -> list[tuple[str, Sequence[TensorEntry], Sequence[DimEntry]]]:

@@ -91,7 +91,9 @@ class InputDeclaration(TensorDeclaration):
         default=None, ge=1, description="For whole numbers: the number of rows of their table."
     )
     lengths: TensorName | None = Field(
-        default=None, description="Name of the input that holds the number of elements of each row."
+        default=None,
+        description="Name of the input that holds the number of elements of each row; of an input of shape "
+        "[batch] it is 1 in every row.",
     )
     fill: float | None = Field(default=None, description="Value for a row that has null or nothing.")
 
@@ -188,11 +190,9 @@ def _check_filled(tensor: InputDeclaration) -> None:
             if tensor.is_whole
             else f"{tensor.name} holds float32, and table_rows is for whole numbers"
         )
-    if (tensor.lengths is None) != (tensor.dim == ROWS):
+    if tensor.lengths is None and tensor.dim != ROWS:
         raise ValueError(
-            f"{tensor.name} has one element per row, and lengths are for inputs of another dim"
-            if tensor.lengths
-            else f"{tensor.name} has dim {tensor.dim}: name the input with its lengths, an int64 [batch]"
+            f"{tensor.name} has dim {tensor.dim}: name the input with its lengths, an int64 [batch]"
         )
     if tensor.dtype == "int32" and tensor.table_rows is not None and tensor.table_rows > _INT32_VALUES:
         raise ValueError(f"{tensor.name} is int32, which cannot name {tensor.table_rows} rows: declare int64")

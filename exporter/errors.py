@@ -6,9 +6,9 @@ ExportError
 │   └── UriNotAllowed          a URI lies where the caller, or the service, may not read or write
 ├── InvalidPipelineConfig    the pipeline config does not parse or contradicts itself
 │   └── UnsupportedConfig    it parses, and asks for something Slipway does not build
-├── FamilyError              a model family that comes from an installed package
+├── FamilyError              a model family that is not one of TorchEasyRec's
 │   ├── FamilyNotListed        the operator has not listed it
-│   ├── FamilyUnusable         no installed package offers it, or what is offered is no family
+│   ├── FamilyUnusable         no installed package or file offers it, or what is offered is no family
 │   ├── FamilyFailed           its own code raised
 │   └── InvalidDeclaration     its declaration contradicts itself or its module
 ├── InvalidRows              a row, column or file of the input rows cannot be used
@@ -125,7 +125,7 @@ class UnsupportedConfig(InvalidPipelineConfig):
 
 
 class FamilyError(ExportError):
-    """A model family of an installed package cannot be exported."""
+    """A model family that is not one of TorchEasyRec's cannot be exported."""
 
     code = "family_error"
     advice = "see docs/families.md"
@@ -139,7 +139,7 @@ class FamilyNotListed(FamilyError):
 
 
 class FamilyUnusable(FamilyError):
-    """No installed package offers the family, or what is offered is no family."""
+    """No installed package, or file, offers the family, or what is offered is no family."""
 
     code = "family_unusable"
     advice = "install the family's package where exports run; see docs/families.md"
@@ -177,7 +177,9 @@ class CheckpointUnreadable(CheckpointError):
     """Not a checkpoint, damaged, or asks to run code while being opened."""
 
     code = "checkpoint_unreadable"
-    advice = "point to a DCP folder or a .safetensors file as training wrote it"
+    advice = (
+        "point to a DCP folder, a .safetensors file or a .pt file with a state dict, as training wrote it"
+    )
 
 
 class CheckpointMismatch(CheckpointError):

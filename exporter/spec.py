@@ -139,7 +139,9 @@ class ExportOptions(Frozen):
         description="Name of your own model family, from an installed package that the operator has listed; "
         "the config is then any text that this package reads. Default: the pipeline config decides.",
     )
-    checkpoint_uri: Uri = Field(description="A checkpoint folder (DCP) or a .safetensors file.")
+    checkpoint_uri: Uri = Field(
+        description="A checkpoint folder (DCP), a .safetensors file, or a .pt file with a state dict."
+    )
     item_input_uri: Uri | None = Field(
         default=None, description="Parquet with one item per row: the rows of item and embedding towers."
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from exporter.distributed.rendezvous import Rendezvous
+from exporter.families.own_code import FamilyFile, GivenModule
 from processes.confinement import Confinement, format_limits
 from processes.guarded_process import GuardedProcess
 from processes.settings import CompilerSettings, compiler_folder, inherited_environment
@@ -23,7 +24,7 @@ from worker.environment.attempt_environment import (
 from worker.machine.compiler_files import copy_precompiled, remove_old_files
 from worker.resident.client import OOM_SCORE, ResidentProcess
 from worker.resident.order import Order
-from worker.settings import AttemptEnvironmentSettings, AttemptSettings
+from worker.settings import OWN_FAMILY, AttemptEnvironmentSettings, AttemptSettings
 
 # From asking the ranks to end until killing them: a cancel must take effect within five seconds.
 _GRACE = timedelta(seconds=2)
@@ -49,11 +50,14 @@ class RanksLauncher:
         environment: AttemptEnvironment,
         code_cache: str | None = None,
         resident: ResidentProcess | None = None,
+        own_family: FamilyFile | GivenModule | None = None,
     ) -> None:
         """Let attempts use `code_cache`, or by default the one that the environment names.
 
-        Attempts on one host are forks of the `resident` process where there is one.
+        Attempts on one host are forks of the `resident` process where there is one. `own_family` is a family
+        of the person's own who started this program; no worker has one, whatever its environment says.
         """
+        self._own = {OWN_FAMILY: own_family.model_dump_json() if own_family else None}
         self._environment = environment
         self._code_cache = code_cache
         self._resident = resident
@@ -69,7 +73,9 @@ class RanksLauncher:
             ranks = math.ceil(ranks / place.hosts)
             # Hosts write a file there to prove that all see the same place, and agree on the job only later.
             workspace = replace(workspace, artifact_uri=workspace.read_request().spec.output_uri)
-        return _start_process(command, workspace, ranks, self._environment, self._code_cache, resident)
+        return _start_process(
+            command, workspace, ranks, self._environment, self._code_cache, resident, self._own
+        )
 
 
 class CommandLauncher:
@@ -146,6 +152,7 @@ def _start_process(
     environment: AttemptEnvironment,
     code_cache: str | None,
     resident: ResidentProcess | None = None,
+    own: Mapping[str, str | None] | None = None,
 ) -> GuardedProcess:
     cache = {} if code_cache is None else {"SLIPWAY_CODE_CACHE": code_cache}
     code_uri = code_cache or AttemptSettings().code_cache_uri
@@ -154,6 +161,7 @@ def _start_process(
         "TMPDIR": str(workspace.tmp),
         **_variables(ranks),
         **cache,
+        **(own or {OWN_FAMILY: None}),
         **(renewal.start() if renewal else {}),
     }
     confinement = environment.make_confinement(schemes_of(workspace, code_uri))

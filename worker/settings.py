@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from exporter.artifact.signing import SigningKey
+from exporter.families.own_code import OwnFamily
 from exporter.spec import Target
 from exporter.storage.uris import Folders
 from exporter.torch_releases import TorchRelease
@@ -210,14 +211,21 @@ class SigningSettings(BaseSettings):
         return SigningKey(self.signing_key.get_secret_value()) if self.signing_key else None
 
 
+OWN_FAMILY = "SLIPWAY_OWN_FAMILY"  # between `slipway export` and the ranks that it starts
+
+
 class RankSettings(BaseSettings):
-    """Settings of one rank: its number, as torchrun passes it, and the endpoint of its spans."""
+    """Settings of one rank: its number, as torchrun passes it, the endpoint of its spans, and a family.
+
+    The family is one of the caller's own: `slipway export` passes it on, and a worker never does.
+    """
 
     model_config = SettingsConfigDict(frozen=True)
 
     rank: int = 0
     world_size: int = 1
     otlp_endpoint: OtlpEndpoint = Field(default=None, validation_alias="SLIPWAY_OTLP_ENDPOINT")
+    own_family: OwnFamily | None = Field(default=None, validation_alias=OWN_FAMILY)
 
 
 class AttemptSettings(CodeCacheSetting, BaseSettings):

@@ -20,7 +20,7 @@ from typing_extensions import Buffer
 
 from exporter.checkpoint.dcp_metadata import METADATA_NAME, Chunk, StoredTensor, read_metadata
 from exporter.checkpoint.dcp_reader import fill_box
-from exporter.checkpoint.mapped_tensor import MappedFiles, map_part, map_tensor, room_for
+from exporter.checkpoint.mapped_tensor import MappedFiles, map_part, map_tensor, own_storage, room_for
 from exporter.checkpoint.stored_zip import data_start
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
 from exporter.errors import CheckpointUnreadable
@@ -46,7 +46,7 @@ class DcpCheckpoint:
         stored = self._stored[name]
         self._check_places(name, stored, stored.chunks)
         if len(stored.chunks) == 1:
-            return _own_storage(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
+            return own_storage(self._read_chunk(name, stored.chunks[0], stored.meta.dtype))
         return self._fill(room_for(stored.meta), (0,) * len(stored.meta.shape), name, stored)
 
     def rows(self, name: str, first: int, end: int) -> Tensor:
@@ -179,14 +179,6 @@ def _find_tensor(item: "_Slice") -> _Item:
         stride=tensor.stride(),
         offset=int(tensor.storage_offset()),
     )
-
-
-def _own_storage(tensor: Tensor) -> Tensor:
-    """Return the tensor, or a copy if it covers only a part of its storage or is not contiguous."""
-    if tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes:
-        return tensor
-    whole = room_for(TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype))
-    return whole.copy_(tensor)
 
 
 class _Slice(io.RawIOBase):

@@ -44,6 +44,14 @@ def room_for(meta: TensorMeta) -> Tensor:
     return torch.frombuffer(room, dtype=meta.dtype).reshape(meta.shape)
 
 
+def own_storage(tensor: Tensor) -> Tensor:
+    """Return the tensor, or a copy if it covers only a part of its storage or is not contiguous."""
+    if tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes:
+        return tensor
+    whole = room_for(TensorMeta(shape=tuple(tensor.shape), dtype=tensor.dtype))
+    return whole.copy_(tensor)
+
+
 class MappedFiles:
     """Files that are mapped once each, for many parts that are used for a long time.
 

@@ -17,6 +17,8 @@ from exporter.checkpoint.dynamic_tables import (
     is_table_file,
 )
 from exporter.checkpoint.safetensors import SafetensorsCheckpoint
+from exporter.checkpoint.state_dict import SUFFIXES as STATE_DICTS
+from exporter.checkpoint.state_dict import StateDictCheckpoint
 from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, hash_files
 from exporter.errors import CheckpointUnreadable, SourceNotFound
 from exporter.storage.open import local_path, open_store, split_uri
@@ -24,6 +26,7 @@ from exporter.storage.store import ArtifactStore
 
 MODEL = "model"  # TorchEasyRec keeps the weights apart from optimizer/ and dense_ema/
 SAFETENSORS = ".safetensors"
+FILES = (SAFETENSORS, *STATE_DICTS)  # endings of checkpoints that are one file
 _NO_AVERAGES = (
     "give the folder around model/ and dense_ema/, or set export_config { use_dense_ema: false } to export "
     "the weights without averages"
@@ -31,7 +34,10 @@ _NO_AVERAGES = (
 _NO_DYNAMIC_TABLES = (
     "give the folder around model/ and dynamicemb/, and copy both; dynamicemb/ holds the rows of these tables"
 )
-_HINT = "give a folder with model/.metadata or .metadata, a .safetensors file, or a folder of such"
+_HINT = (
+    "give a folder with model/.metadata or .metadata, a .safetensors file or a folder of such, or a .pt file "
+    "with a state dict; docs/own-module.md says how to convert others"
+)
 
 
 class Checkpoint(Protocol):
@@ -59,7 +65,8 @@ class Checkpoint(Protocol):
 def open_checkpoint(
     path: Path, *, averaged: bool = False, dynamic_tables: WantedTables = NO_TABLES
 ) -> Checkpoint:
-    """Open a distributed checkpoint (its `model` folder or the folder around it) or .safetensors files.
+    """Open a distributed checkpoint (its `model` folder or the folder around it), .safetensors files, or a
+    state dict.
 
     With `averaged`, dense weights are taken from the folder `dense_ema` beside `model`. The `dynamic_tables`
     must be in the folder `dynamicemb` beside it.
@@ -90,6 +97,8 @@ def _open_tensors(path: Path, *, averaged: bool) -> Checkpoint:
             return DcpCheckpoint(folder)
     if path.is_file() and path.suffix == SAFETENSORS:
         return SafetensorsCheckpoint([path])
+    if path.is_file() and path.suffix in STATE_DICTS:
+        return StateDictCheckpoint(path)
     if files := sorted(file for file in path.glob(f"*{SAFETENSORS}") if file.is_file()):  # skips pipes
         return SafetensorsCheckpoint(files)
     if not path.exists():
@@ -108,7 +117,7 @@ def fetch_checkpoint(uri: str, into: Path, *, averaged: bool = False, dynamic_ta
         if not path.exists():
             raise SourceNotFound(f"there is no {uri}", hint=_HINT, where=uri)
         return path
-    if uri.endswith(SAFETENSORS):
+    if uri.endswith(FILES):
         folder, name = split_uri(uri)
         open_store(folder).fetch(name, into / name)
         return into / name

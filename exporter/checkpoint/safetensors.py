@@ -11,7 +11,15 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from exporter.checkpoint.mapped_tensor import MappedFiles, map_part, map_tensor
-from exporter.checkpoint.tensors import HashFiles, Piece, TensorMeta, digest_files, hash_files, raw_of
+from exporter.checkpoint.tensors import (
+    HashFiles,
+    Piece,
+    TensorMeta,
+    digest_files,
+    hash_files,
+    raw_of,
+    shape_raw,
+)
 from exporter.errors import CheckpointUnreadable
 from slipway.loading.dtypes import SAFETENSORS_DTYPES
 
@@ -45,11 +53,11 @@ class SafetensorsCheckpoint:
     def rows(self, name: str, first: int, end: int) -> Tensor:
         path, start, meta = self._place(name)
         mapped = map_part(path, start, meta.nbytes)  # dropped once the rows are copied
-        return _raw(mapped, meta)[first:end].clone().view(meta.dtype)
+        return shape_raw(mapped, meta)[first:end].clone().view(meta.dtype)
 
     def pieces(self, name: str) -> tuple[Piece, ...]:
         path, start, meta = self._place(name)
-        raw = _raw(self._mapped.part(path, start, meta.nbytes), meta)
+        raw = shape_raw(self._mapped.part(path, start, meta.nbytes), meta)
         return (Piece(offset=(0,) * len(meta.shape), raw=raw, dtype=meta.dtype),)
 
     def digest(self, hashed: HashFiles = hash_files) -> str:
@@ -61,13 +69,6 @@ class SafetensorsCheckpoint:
         if path not in self._starts:
             self._starts[path] = _starts(path)
         return path, self._starts[path][name], meta
-
-
-def _raw(values: Tensor, meta: TensorMeta) -> Tensor:
-    """Shape the bytes of a tensor as its rows, with the last axis in bytes; a single number gets one axis."""
-    if not meta.shape:
-        return values
-    return values.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
 
 
 def _header(path: Path) -> dict[str, TensorMeta]:

@@ -75,6 +75,13 @@ def raw_of(values: Tensor) -> Tensor:
     return values.reshape(*values.shape[:-1], -1).view(torch.uint8)
 
 
+def shape_raw(values: Tensor, meta: TensorMeta) -> Tensor:
+    """Shape a tensor's bytes as its rows, with the last axis in bytes; a single number gets one axis."""
+    if not meta.shape:
+        return values
+    return values.reshape(*meta.shape[:-1], meta.shape[-1] * meta.dtype.itemsize)
+
+
 HashFiles = Callable[[Sequence[Path]], list[str]]  # returns the sha256 of each file
 
 

@@ -23,6 +23,8 @@ import exporter
 from exporter.aoti.architecture import architecture
 from exporter.aoti.compile import versions
 from exporter.aoti.torch_private import compiler_settings
+from exporter.config.declared_model import DeclaredConfig
+from exporter.families.own_module import own_sources
 from exporter.spec import Device, Pass, Target
 from exporter.towers.tower import Tower
 from exporter.trace.op_libraries import all_graphs, find_compiled_in_modules
@@ -58,7 +60,7 @@ def request_key(
                 "config": canonical(part.config),
                 "plan": canonical(part.plan),
                 "constants": {name: _digest(value) for name, value in _constants_of(part.module)},
-                "sources": _sources(part.module),
+                "sources": _sources(part),
             }
             for part in parts
         ],
@@ -112,10 +114,17 @@ def _constants_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return ((name, buffer) for name, buffer in module.named_buffers() if name not in saved)
 
 
-def _sources(module: nn.Module) -> dict[str, str]:
-    """Digest the code of the module's classes: our folders, and whole packages of other authors."""
-    packages = {type(each).__module__.partition(".")[0] for each in module.modules()} - _VERSIONED
-    return _digest_own_code() | {name: _digest_package(name) for name in sorted(packages)}
+def _sources(part: Tower) -> dict[str, str]:
+    """Digest the code of the module's classes: our folders, and whole packages of other authors.
+
+    Of a family that no package offers, all files count that were loaded and belong to no package.
+    """
+    packages = {type(each).__module__.partition(".")[0] for each in part.module.modules()} - _VERSIONED
+    sources = _digest_own_code() | {name: _digest_package(name) for name in sorted(packages)}
+    model = part.config.pipeline.model
+    if isinstance(model, DeclaredConfig) and model.is_own:
+        sources |= {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in own_sources()}
+    return sources
 
 
 def _digest_own_code() -> dict[str, str]:

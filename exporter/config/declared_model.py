@@ -14,6 +14,8 @@ class DeclaredConfig(FamilyConfig):
 
     family: str
     declaration: TowerDeclaration
+    origin: str = ""  # digest of the config, and of the family's file where no package offers it
+    is_own: bool = False  # the caller's own, which no package offers
     towers: ClassVar[tuple[TowerName, ...]] = tuple(TowerName)
 
     def reads(self, _tower: TowerName, _group: str) -> bool:

@@ -1,5 +1,6 @@
 """A tower that a custom family declares and builds; Slipway holds the module to the declaration."""
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -15,7 +16,14 @@ from exporter.dims.declared_dims import plan_declared
 from exporter.dims.torch_dims import input_sizes
 from exporter.errors import InvalidDeclaration, InvalidSpec
 from exporter.families.family import Family, TwoStep
-from exporter.families.loading import declare_towers, family_code, find_tower, load_family
+from exporter.families.loading import (
+    code_digest,
+    declare_towers,
+    family_code,
+    find_tower,
+    is_own_family,
+    load_family,
+)
 from exporter.families.serving_module import DeclaredModule
 from exporter.redaction import name_first
 from exporter.spec import ExportSpec, Mode, TowerName
@@ -75,7 +83,10 @@ def _plan_tower(
             hint="export with mode unified, or declare `embedded` and build a module with lookup and compute",
             where="mode",
         )
-    tower = declared_tower(declaration, family=family, text=config_text)
+    origin = hashlib.sha256(f"{code_digest(family)}\n{config_text}".encode()).hexdigest()
+    tower = declared_tower(
+        declaration, family=family, text=config_text, origin=origin, is_own=is_own_family(family)
+    )
     tower = replace(tower, options=build_options(tower.pipeline, spec))
     return PlannedTower(
         config=tower,
@@ -109,13 +120,16 @@ class DeclaredBlueprint(Blueprint):
     def fill(self, tower: Tower, checkpoint: Checkpoint) -> FilledModule:
         """Load the weights; the checkpoint may also hold those of the family's other towers, and no more."""
         assert isinstance(tower.module, DeclaredModule)
+        trained = self.family.trained_part(tower.module.module)
         found = checkpoint.tensors()
-        known = {*tower.module.module.state_dict(), *self._weights_of_others()}
+        known = {*trained.state_dict(), *self._weights_of_others()}
         prefix = "" if known & found.keys() else PREFIX
         beginnings = tuple(prefix + name for name in self.family.training_only)
         ignored = {name.removeprefix(prefix) for name in found if name.startswith(beginnings)}
-        load_weights(tower.module.module, checkpoint, prefix=prefix, known=known | ignored)
-        return FilledModule(module=tower.module.module, checkpoint=checkpoint, prefix=prefix)
+        load_weights(trained, checkpoint, prefix=prefix, known=known | ignored)
+        with family_code(self.planned.family, f"comparing the {self.planned.name} tower"), torch.no_grad():
+            self.family.require_faithful(tower.module.module, self.planned.name)
+        return FilledModule(module=trained, checkpoint=checkpoint, prefix=prefix)
 
     def try_out(self, tower: Tower, inputs: dict[str, Tensor]) -> None:
         """Run the module once, and hold its inputs and outputs against the declaration.
@@ -164,7 +178,8 @@ class DeclaredBlueprint(Blueprint):
         """Return the names of all weights of the family's other towers."""
         others = (tower.name for tower in self._towers if tower.name is not self.planned.name)
         with torch.device("meta"):
-            return {name for tower in others for name in self._build_module(tower).state_dict()}
+            built = (self.family.trained_part(self._build_module(tower)) for tower in others)
+            return {name for module in built for name in module.state_dict()}
 
     def _check_outputs(self, outputs: Mapping[str, object], sizes: set[int]) -> None:
         problems = [problem for name, value in outputs.items() if (problem := _problem(name, value, sizes))]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from exporter.checkpoint.dense_ema import AVERAGES
 from exporter.checkpoint.dynamic_tables import DYNAMICEMB, is_table_file
-from exporter.checkpoint.read import MODEL, SAFETENSORS
+from exporter.checkpoint.read import FILES, MODEL
 from exporter.data.parquet import open_parquet
 from exporter.errors import InvalidSpec, SourceNotFound, StorageError
 from exporter.spec import ExportSpec, Frozen
@@ -88,7 +88,7 @@ def list_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
 
 
 def _list_stored_checkpoint_files(uri: str) -> Iterator[CheckpointFile]:
-    if uri.endswith(SAFETENSORS):  # what lies beside it is not read, and a job may not be allowed to list it
+    if uri.endswith(FILES):  # what lies beside it is not read, and a job may not be allowed to list it
         folder, name = split_uri(uri)
         with suppress(SourceNotFound):  # the tower that needs it will say so
             yield CheckpointFile(name=name, size=open_store(folder).stat(name).size)

@@ -45,6 +45,8 @@ def plan_embedded(declaration: TowerDeclaration, *, max_batch_size: int) -> DimP
 
 def _share(name: str, declaration: TowerDeclaration) -> Share | None:
     """Return how a dim is divided among rows; None for the batch."""
+    if name == ROWS:  # counted or not, a row has one element of it
+        return None
     counted = next((tensor for tensor in declaration.inputs if tensor.dim == name and tensor.lengths), None)
     if counted is None or counted.lengths is None:
         return None

@@ -47,6 +47,17 @@ class Family(ABC):
         in the checkpoint. For mode two_stage the module is a `TwoStep` as well.
         """
 
+    def trained_part(self, module: nn.Module) -> nn.Module:
+        """Return the part of a built module whose state dict has the checkpoint's names; by default all."""
+        return module
+
+    def require_faithful(self, module: nn.Module, tower: TowerName) -> None:
+        """Refuse a module, filled with its weights, that is not the one that was meant.
+
+        By default nothing is known of it. Raise an error of exporter.errors, or any other.
+        """
+        return
+
 
 @runtime_checkable
 class TwoStep(Protocol):

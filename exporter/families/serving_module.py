@@ -6,9 +6,10 @@ B rows.
 from collections.abc import Mapping
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
-from exporter.declaration import InputDeclaration, TowerDeclaration
+from exporter.declaration import ROWS, InputDeclaration, TowerDeclaration
 from exporter.errors import InvalidDeclaration
 from exporter.families.family import TwoStep
 from exporter.models.contract import Demands, read_all_values
@@ -61,7 +62,10 @@ def _demand(
     for tensor in declaration.counting:
         name, dim = tensor.name, declaration.counted_by(tensor.name)[0].dim
         lengths_B, first = inputs[name], by_dim.setdefault(dim, name)
-        if first == name:
+        if dim == ROWS:
+            demands.add((lengths_B == 1).all(), f"{name} is not 1 in every row")
+            safe[name] = torch.ones_like(lengths_B)
+        elif first == name:
             total = inputs[declaration.counted_by(name)[0].name].shape[0]
             safe[name] = demands.require_sum(lengths_B, total, name).to(lengths_B.dtype)
         else:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from exporter.attempt.attempt import DIAGNOSTICS
 from exporter.code_cache.fingerprint import request_key
-from exporter.families.loading import family_module
+from exporter.families.loading import family_modules
 from exporter.lowering.lower_tower import Fp32Reference
 from exporter.minify.on_failure import minify_on_failure, minify_on_trace_failure
 from exporter.packages.parts import Part, TracedPart
@@ -93,4 +93,5 @@ def minify_tracing_failure(request: PackagingRequest) -> AbstractContextManager[
 
 def likely_op_libraries(tower: Tower) -> tuple[str, ...]:
     """Return the modules to import for a tower's operators, as far as they are known before a trace."""
-    return (family_module(tower.config.pipeline.model.family),) if tower.is_declared else ("fbgemm_gpu",)
+    declared = family_modules(tower.config.pipeline.model.family) if tower.is_declared else ()
+    return declared or ("fbgemm_gpu",)

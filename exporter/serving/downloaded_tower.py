@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from exporter.aoti.architecture import require_runnable
@@ -12,7 +13,7 @@ from exporter.config.schema import Feature, TowerConfig
 from exporter.dims.declared_dims import plan_declared
 from exporter.dims.plan import DimPlan, plan_dims
 from exporter.errors import InvalidArtifact, InvalidSpec
-from exporter.families.loading import family_module
+from exporter.families.loading import family_modules
 from exporter.manifest import Manifest, TowerEntry
 from exporter.shards.lookup import open_shard_lookup
 from exporter.spec import TowerName
@@ -109,7 +110,9 @@ def open_lookup(
 def _require_usable(manifest: Manifest, artifact_uri: str, families: Collection[str]) -> None:
     """Raise InvalidArtifact if the packages do not run here, or need operators that nobody has listed."""
     require_runnable(manifest.device, manifest.architecture)
-    require_trusted(manifest.op_libraries, lambda: map(family_module, families), artifact_uri)
+    require_trusted(
+        manifest.op_libraries, lambda: chain.from_iterable(map(family_modules, families)), artifact_uri
+    )
 
 
 def _find_entry(manifest: Manifest, tower: TowerName, where: str) -> TowerEntry:

@@ -8,8 +8,13 @@ from exporter.declaration import ROWS, DimDeclaration, InputDeclaration, TowerDe
 _ELEMENTS, _NUMBERS = ";", ","
 
 
-def declared_tower(declaration: TowerDeclaration, *, family: str, text: str) -> TowerConfig:
-    """Return the config of a declared tower, for reading rows; the family builds the model from `text`."""
+def declared_tower(
+    declaration: TowerDeclaration, *, family: str, text: str, origin: str = "", is_own: bool = False
+) -> TowerConfig:
+    """Return the config of a declared tower, for reading rows; the family builds the model from `text`.
+
+    `origin` tells apart what else the model is built from, and `is_own` that no package offers the family.
+    """
     return TowerConfig(
         name=declaration.name,
         view="declared",
@@ -17,7 +22,7 @@ def declared_tower(declaration: TowerDeclaration, *, family: str, text: str) -> 
             text=text,
             features=tuple(_feature(tensor, declaration) for tensor in declaration.filled),
             groups=(),
-            model=DeclaredConfig(family=family, declaration=declaration),
+            model=DeclaredConfig(family=family, declaration=declaration, origin=origin, is_own=is_own),
             train_input_path="",
         ),
     )

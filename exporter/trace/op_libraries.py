@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule
 
 from exporter.aoti.torch_private import defining_module, is_compiled_in
 from exporter.errors import CompileFailed, InvalidArtifact
+from exporter.families.own_module import PREFIX
 from exporter.models.hstu.kernels.jagged_attention import CPU_KERNELS
 
 # Operator namespace -> the Python module that registers its operators.
@@ -26,7 +27,8 @@ def find_op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
     They are the modules of known libraries, and those that define operators by `torch.library.custom_op`.
 
     Raises:
-        CompileFailed: an operator belongs to an unknown library and was not made with `custom_op`.
+        CompileFailed: an operator belongs to an unknown library and was not made with `custom_op`, or it was
+            made in a file of the caller's own.
     """
     found: set[str] = set()
     for operator in _custom_operators(all_graphs(programs)):
@@ -37,6 +39,11 @@ def find_op_libraries(programs: Iterable[ExportedProgram]) -> tuple[str, ...]:
             raise CompileFailed(
                 f"operator {operator} comes from a library that Slipway does not know",
                 hint="make it with torch.library.custom_op in a module that can be imported",
+            )
+        if library.startswith(PREFIX):
+            raise CompileFailed(
+                f"operator {operator} is made in a file that no server could import",
+                hint="offer the family by an installed package: docs/families.md",
             )
         found.add(library)
     return tuple(sorted(found))

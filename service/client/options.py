@@ -171,7 +171,11 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         type=non_empty,
         help="URI of the pipeline config; if it is a local file, its text is sent to the service",
     )
-    parser.add_argument("--family", metavar="NAME", help="custom model family; see docs/families.md")
+    parser.add_argument(
+        "--family",
+        metavar="NAME",
+        help="model family of your own, by its name; `export`, `plan` and `check` take FILE.py:CLASS as well",
+    )
     towers = [name.value for name in TowerName]
     parser.add_argument(
         "--tower",
@@ -231,6 +235,8 @@ def request_of(
     options = {name: getattr(arguments, name) for name in kind.model_fields if hasattr(arguments, name)}
     options.pop("config", None)
     options["tables"] = _tables(arguments, fields.get("tables"))
+    if not getattr(arguments, "needs_config", True) and not {"config", "config_uri"} & fields.keys():
+        fields["config"] = ""
     fields |= {name: value for name, value in options.items() if value is not None}
     try:
         return kind.model_validate(fields)

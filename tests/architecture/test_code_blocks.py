@@ -237,7 +237,9 @@ def _is_there(module: str, name: str) -> bool:
 
 def _defined(source: Path) -> set[str]:
     found: set[str] = set()
-    for node in ast.parse(source.read_text()).body:
+    body = ast.parse(source.read_text()).body
+    only_for_types = (node for each in body if isinstance(each, ast.If) for node in each.body)
+    for node in (*body, *only_for_types):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):

@@ -11,6 +11,8 @@ from tests.architecture.tree import Module
 # Words that begin a fragment: its subject is in another sentence, or nowhere.
 FRAGMENT = re.compile(r"\W*(What|Of|As|Who|Whose|Those|How|Where|Whether|Which|That|It|These|They|None)\b")
 
+FACE = "slipway/__init__.py"  # `slipway.export`: a test sees to it that it imports nothing by itself
+
 
 def test_every_module_opens_with_a_sentence(modules: list[Module]) -> None:
     silent = {
@@ -24,11 +26,11 @@ def test_every_module_opens_with_a_sentence(modules: list[Module]) -> None:
 
 
 def test_package_initialisers_hold_no_code(modules: list[Module]) -> None:
-    """`import exporter.spec` must not pull what a sibling needs."""
+    """`import exporter.spec` must not pull what a sibling needs. The library's own face is lazy (`FACE`)."""
     busy = {
         module.path
         for module in modules
-        if module.is_shipped and module.path.endswith("__init__.py")
+        if module.is_shipped and module.path.endswith("__init__.py") and module.path != FACE
         if any(not isinstance(node, ast.Expr) for node in module.tree.body)
     }
     assert busy == set()

@@ -39,6 +39,13 @@ def test_what_runs_packages_imports_no_compiler() -> None:
     assert loaded.stdout.split() == []
 
 
+@pytest.mark.parametrize("module", ["slipway", "slipway.families"])
+def test_the_library_imports_nothing_by_itself(module: str) -> None:
+    program = f"import sys; before = {{*sys.modules}}; import {module}; print(*{{*sys.modules}} - before)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {name.partition(".")[0] for name in loaded.stdout.split()} <= {"slipway", *sys.stdlib_module_names}
+
+
 @pytest.mark.parametrize("module", ["service.app", "jobs.control.control"])
 def test_the_front_end_reads_no_rows(module: str) -> None:
     program = f"import sys, {module}; print(*{{'pyarrow', 'numpy', 'safetensors'}} & set(sys.modules))"

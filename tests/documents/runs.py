@@ -21,6 +21,7 @@ RUN_BY: Mapping[str, str] = {
     "docs/calls.md": "tests/documents/test_service_pages.py",
     "docs/comparing-releases.md": "tests/documents/test_followed_pages.py",
     "docs/loader.md": "tests/documents/test_followed_pages.py",
+    "docs/own-module.md": "tests/e2e/test_own_module.py",
     "docs/quickstart.md": "tests/documents/test_deploy_pages.py",
     "docs/serving.md": "tests/documents/test_followed_pages.py",
     "docs/webhooks.md": "tests/documents/test_service_pages.py",

@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from exporter.declaration import DimDeclaration, InputDeclaration, TensorDeclaration, TowerDeclaration
+from exporter.dims.declared_dims import plan_declared
 
 Declared = dict[str, object]
 CLICKS: Declared = {"name": "clicks", "dtype": "int64", "shape": ["n"], "table_rows": 9, "lengths": "counts"}
@@ -60,10 +61,20 @@ def test_a_dim_has_one_bound() -> None:
         DimDeclaration(name="n", high=3, high_per_row=4)
 
 
-def test_lengths_are_for_elements() -> None:
+def test_one_element_per_row_may_have_lengths_too() -> None:
     counted = InputDeclaration(name="x", dtype="float32", shape=("batch",), lengths="counts")
-    with pytest.raises(ValidationError, match="x has one element per row"):
-        TowerDeclaration(inputs=(counted, InputDeclaration.model_validate(COUNTS)))
+    declared = TowerDeclaration(inputs=(counted, InputDeclaration.model_validate(COUNTS)))
+    assert [tensor.name for tensor in declared.counting] == ["counts"]
+    [batch] = plan_declared(declared, max_batch_size=8).dims
+    assert (batch.name, batch.share) == ("batch", None)
+
+
+def test_elements_need_lengths() -> None:
+    with pytest.raises(ValidationError, match="x has dim n: name the input with its lengths"):
+        TowerDeclaration(
+            inputs=(InputDeclaration(name="x", dtype="float32", shape=("n",)),),
+            dims=(DimDeclaration(name="n"),),
+        )
 
 
 def test_every_embedded_tensor_has_a_known_dim() -> None:

@@ -36,6 +36,7 @@ MODULES = (
     "teams",
     "messages",
     "records",
+    "state_dicts",
 )
 CANARY = "it_ran"  # a file that only code of the attacker's makes
 SECONDS = 20

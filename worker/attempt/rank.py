@@ -15,7 +15,6 @@ from pathlib import Path
 from structlog.contextvars import bind_contextvars
 
 from exporter.attempt.attempt import Attempt
-from exporter.construction.input_limits import InputLimits
 from exporter.distributed.fork_ranks import exit_process
 from exporter.distributed.fork_server import ForkServer
 from exporter.distributed.isolation import die_with_parent
@@ -28,6 +27,7 @@ from exporter.storage.uris import require_sound_uris
 from telemetry.choices import LogFormat, LogLevel
 from telemetry.logging import configure_logging
 from telemetry.setup import make_tracing
+from worker.attempt.allowances import input_limits, offer_families
 from worker.attempt.reports import WrapReport, make_reporter
 from worker.attempt.workspace import AttemptFile, places_of, write_failure, write_outcome
 from worker.lease.lease_proof import await_proof
@@ -73,7 +73,7 @@ def run_rank(
         places=places_of(request.uris),
         config_uri=request.config_uri,
         folder=request.folder,
-        families=shared.families,
+        families=offer_families(settings, shared),
         code_cache=shared.code_cache_uri,
         stage_limit_s=shared.stage_time_limit.total_seconds(),
         replace_unfinished=request.replace_unfinished,
@@ -105,22 +105,13 @@ def run_export(
     try:
         require_sound_uris(attempt.spec)
         attempt.places.require_within(attempt.spec)
-        _input_limits(shared).require(attempt.spec)
+        input_limits(shared).require(attempt.spec)
         # Now, and not only after everything is compiled.
         attempt.open_output(attempt.spec.output_uri).require_writable()
         return export(attempt, ranks, report)
     except ExportError as error:
         log.exception("export_failed")
         return ExportOutcome(failure=Failure.of(error))
-
-
-def _input_limits(shared: AttemptSettings) -> InputLimits:
-    return InputLimits(
-        checkpoint_files=shared.max_checkpoint_files,
-        checkpoint_bytes=shared.max_checkpoint_bytes,
-        rows_files=shared.max_rows_files,
-        rows_bytes=shared.max_rows_bytes,
-    )
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from importlib.resources import files
 
-from exporter.families.family import Family, TowerDeclaration, TowerName, declaration_from_yaml
 from own_family.model import DeepFmTower
+from slipway.families import Family, TowerDeclaration, TowerName, declaration_from_yaml
 
 
 class DeepFm(Family):

@@ -25,7 +25,7 @@ def test_a_family_that_no_package_offers_is_refused() -> None:
 
 
 def test_what_is_no_family_is_refused(install: Install) -> None:
-    with pytest.raises(FamilyUnusable, match="not_a_family:Sound is not an exporter.families.family.Family"):
+    with pytest.raises(FamilyUnusable, match="not_a_family:Sound is no slipway.families.Family"):
         load_family(install("not_a_family", "Sound = 3"))
 
 
