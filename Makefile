@@ -138,9 +138,9 @@ docs: $(DOCS_VENV)/.installed ## the documents as a site, its links checked, int
 	@echo 'the documents: .slipway/site/index.html'
 
 .PHONY: pictures
-pictures: install ## take the picture of the dashboard in README.md again; needs Chromium
+pictures: install ## take the pictures of the documents again (docs/pictures/); needs Chromium
 	@$(BIN)/python -m pytest -q -m browser tests/dashboard/test_picture.py $(ARGS)
-	@cp .slipway/screenshots/dashboard.png docs/pictures/
+	@for picture in docs/pictures/*.png; do cp ".slipway/screenshots/$${picture##*/}" docs/pictures/; done
 
 .PHONY: release-notes
 release-notes: ## print the notes of a version out of CHANGELOG.md: make release-notes VERSION=0.1.0
