@@ -54,10 +54,11 @@ print(*(name for name in sys.modules if name.startswith(("telemetry.otlp", "open
 def test_a_trace_leads_from_the_request_to_the_stages_of_a_rank(collector: Collector) -> None:
     """The ranks are real, and fail at reading rows, before they trace or compile."""
     environment = {"SLIPWAY_OTLP_ENDPOINT": collector.endpoint}
-    rows = str(collector.file.with_name("none.parquet"))
+    rows = collector.file.with_name("none.parquet")
+    rows.write_bytes(b"no rows")
     with running_stack(collector.file.parent / "data", environment=environment) as stack:
         client = Client(stack.url)
-        request = export_request(towers=["user"], sample_input_uri=rows)
+        request = export_request(towers=["user"], sample_input_uri=str(rows))
         job = client.submit(ExportRequest.model_validate(request))
         assert [each.state for each in client.events(job.id)][-1] is JobState.FAILED
         collector.wait_for("attempt")
@@ -70,4 +71,4 @@ def test_a_trace_leads_from_the_request_to_the_stages_of_a_rank(collector: Colle
     assert {(stage["parent"], stage["trace"], stage["tower"]) for stage in stages} == {
         (rank["id"], posted["trace"], "user")
     }
-    assert [stage["failed"] for stage in stages] == [None, None, "SourceNotFound"]
+    assert [stage["failed"] for stage in stages] == [None, None, "InvalidRows"]
