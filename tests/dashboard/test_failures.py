@@ -79,6 +79,12 @@ def test_a_failure_is_on_its_tower_and_the_top_names_the_tower(
     assert text.count("the item tower&#39;s embedding has 8 rows") == 1
 
 
+def test_a_failure_leads_to_the_log_of_its_stage(client: TestClient, store: MemoryJobStore) -> None:
+    job = sample.partial()
+    link = f'href="/jobs/{job.id}/log?tower=item&amp;stage=trace">Log of the stage that failed'
+    assert link in card_of(page_of(client, store, job), "item")
+
+
 def test_a_failure_of_the_whole_attempt_is_said_once_above_the_towers(
     client: TestClient, store: MemoryJobStore
 ) -> None:

@@ -1,5 +1,8 @@
 """The verdict of the release gate on the pages of jobs."""
 
+import logging
+
+import pytest
 from starlette.testclient import TestClient
 
 from exporter.reports.release_report import Finding
@@ -8,6 +11,7 @@ from jobs.model import Job
 from jobs.progress import fold_events
 from jobs.stores.memory_store import MemoryJobStore
 from service.dashboard.timeline import BarState, TimedTower, longest_of, timeline
+from service.dependencies import Backend
 from tests.dashboard.sample import NASTY
 from tests.jobs.factories import (
     AS_GOOD,
@@ -68,3 +72,21 @@ def test_judging_is_a_stage_of_the_timeline_once_it_has_begun() -> None:
     bars = timeline(timed[0], longest_of(timed))
     assert (bars[-1].stage, bars[-1].state) == (Stage.RELEASE, BarState.RUNNING)
     assert Stage.RELEASE not in item.stages
+
+
+def test_what_the_gate_objects_to_is_promoted_only_by_force(
+    client: TestClient, store: MemoryJobStore, backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    job = make_gated_job(make_report(AS_GOOD, WORSE))
+    assert 'name="force" value="yes" required' in page_of(client, store, job)
+    for fields in ({}, {"force": ""}, {"force": "true"}):
+        answer = client.post(f"/jobs/{job.id}/promote", data=fields)
+        assert (answer.status_code, "release_not_blessed" in answer.text) == (409, True)
+        assert "auc of ctr failed (0.61, baseline 0.7, allowed 0.69)" in answer.text
+        assert backend.pointers.get_promoted("ranker") is None
+    with caplog.at_level(logging.INFO):
+        answer = client.post(f"/jobs/{job.id}/promote", data={"force": "yes"}, follow_redirects=False)
+    assert answer.status_code == 303
+    assert backend.pointers.get_promoted("ranker") is not None
+    actions = [record.msg["action"] for record in caplog.records if isinstance(record.msg, dict)]
+    assert actions == ["promote by force"]  # as the API's audit log has it

@@ -50,7 +50,7 @@ class TargetFiles:
     def packages(self) -> tuple[TowerProgress, ...]:
         """The towers whose packages the job's record knows, for where the manifest cannot be read."""
         return tuple(
-            tower for tower in self.job.towers if tower.digest and tower.target in (None, self.target)
+            tower for tower in self.job.towers if tower.package_uri and tower.target in (None, self.target)
         )
 
     def address_of(self, path: str) -> str:
