@@ -89,7 +89,7 @@ planted: install ## lies of every step of an export, none of which is published,
 .PHONY: browser
 browser: install ## the dashboard in a real Chromium; pictures go to .slipway/screenshots
 	@command -v chromium chromium-browser google-chrome >/dev/null || $(call stop,this needs Chromium,chromium)
-	@$(BIN)/python -m pytest -q -m browser tests/dashboard tests/e2e $(ARGS)
+	@$(BIN)/python -m pytest -q -m browser --pictures .slipway/screenshots tests/dashboard tests/e2e $(ARGS)
 	@echo 'pictures of the pages: .slipway/screenshots'
 
 .PHONY: faults
@@ -139,7 +139,7 @@ docs: $(DOCS_VENV)/.installed ## the documents as a site, its links checked, int
 
 .PHONY: pictures
 pictures: install ## take the pictures of the documents again (docs/pictures/); needs Chromium
-	@$(BIN)/python -m pytest -q -m browser tests/dashboard/test_picture.py $(ARGS)
+	@$(BIN)/python -m pytest -q -m browser --pictures .slipway/screenshots tests/dashboard/test_picture.py $(ARGS)
 	@for picture in docs/pictures/*.png; do cp ".slipway/screenshots/$${picture##*/}" docs/pictures/; done
 
 .PHONY: release-notes
@@ -226,6 +226,9 @@ $(INSTALLED): $(LOCKS) pyproject.toml setup.py slipway/pyproject.toml | $(VENV)/
 	@if command -v npm >/dev/null; then echo 'installing Azurite, for tests'; \
 	  timeout 180 npm ci --silent --ignore-scripts --no-audit --no-fund --prefix tests/stores/azurite </dev/null \
 	  || { rm -rf tests/stores/azurite/node_modules; echo 'Azurite was not installed: tests of az:// are skipped'; }; fi
+	@if command -v npm >/dev/null; then echo 'installing axe-core, for tests of the dashboard'; \
+	  timeout 180 npm ci --silent --ignore-scripts --no-audit --no-fund --prefix tests/dashboard/axe </dev/null \
+	  || { rm -rf tests/dashboard/axe/node_modules; echo 'axe-core was not installed: its tests are skipped'; }; fi
 	@touch $@
 
 # `===` takes exactly this version, which is the build for CUDA, and not another build that a machine's index offers

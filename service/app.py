@@ -10,6 +10,7 @@ from exporter.version import __version__
 from processes.startup import settings_or_exit
 from service.access.guard import access_of, reading
 from service.access.rate_limit import GuessLimit
+from service.dashboard.route import error_page
 from service.dependencies import Backend
 from service.errors import handle_errors
 from service.gate.head import HeadAsGet
@@ -29,7 +30,7 @@ from service.routes import (
     triggers,
     webhooks,
 )
-from service.routes.dashboard import add_dashboard
+from service.routes.pages.site import add_dashboard
 from service.settings import ServiceSettings
 from service.tracing import RequestSpans
 from telemetry.logging import configure_logging
@@ -59,7 +60,8 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         version=__version__,
         description="Turns trained TorchRec recommenders into verified, ahead-of-time compiled packages.",
         lifespan=lifespan,
-        # FastAPI's own pages run a third party's scripts next to the caller's cookie; ours: pages/calls.py.
+        # FastAPI's own pages run a third party's scripts next to the caller's cookie; for ours see
+        # routes/pages/calls.py.
         docs_url=None,
         redoc_url=None,
     )
@@ -72,6 +74,7 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
             "/sign-in": PublicBody(_MAX_SIGN_IN_BYTES),
             "/webhooks/training": PublicBody(settings.hooks.max_event_bytes, is_signed=True),
         },
+        draw=error_page,
     )
     app.add_middleware(HeadAsGet)
     if settings.otlp_endpoint is not None:
@@ -86,6 +89,6 @@ def create_app(settings: ServiceSettings | None = None, backend: Backend | None 
         app.include_router(webhooks.router)  # no key needed: its callers sign their requests
         for each in (triggers, subscriptions, deliveries):
             app.include_router(each.router, dependencies=[Depends(reading)])
-    add_dashboard(app)
-    handle_errors(app)
+    add_dashboard(app, has_hooks=backend is None)
+    handle_errors(app, error_page)
     return app

@@ -15,12 +15,14 @@ ExportError
 """
 
 import logging
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.routing import Match
 
 from exporter import errors as export
@@ -43,6 +45,7 @@ _RETRYABLE = {
 _LONGEST_FIELD, _LONGEST_DETAIL = 100, 200  # characters
 _METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _SCHEMAS = "#/components/schemas/"
+_KEPT_ON_PAGES = ("Allow", "Retry-After")
 
 log = logging.getLogger(__name__)
 
@@ -213,9 +216,24 @@ def keyed_responses(*errors: type[ExportError]) -> dict[int | str, dict[str, obj
     return problem_responses(*errors, job.StoreUnavailable, Unauthenticated, Forbidden)
 
 
+class ProblemResponse(Response):
+    """An error as application/problem+json."""
+
+    media_type = PROBLEM_JSON
+
+    def __init__(self, error: ExportError, body: Problem) -> None:
+        """Answer with the problem that describes the error."""
+        super().__init__(body.model_dump_json(), status_code=body.status)
+        self.error = error
+
+
+# Draws an error as a page, with a status.
+DrawError = Callable[[HTTPConnection, ExportError, HTTPStatus], Response]
+
+
 def problem(
     error: ExportError, status: HTTPStatus | None = None, fields: tuple[FieldProblem, ...] = ()
-) -> Response:
+) -> ProblemResponse:
     """Return the answer for an error, by default with the status of its class."""
     status = status or status_of(type(error))
     body = Problem(
@@ -228,7 +246,7 @@ def problem(
         where=error.where,
         errors=fields,
     )
-    answer = Response(body.model_dump_json(), status_code=status, media_type=PROBLEM_JSON)
+    answer = ProblemResponse(error, body)
     if status in _RETRYABLE or isinstance(error, job.KeyInFlight):
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
     if status is HTTPStatus.UNAUTHORIZED:
@@ -236,13 +254,28 @@ def problem(
     return answer
 
 
-def handle_errors(app: FastAPI) -> None:
-    """Answer all errors of `app` with problems, and define these in its OpenAPI document."""
+def for_reader(connection: HTTPConnection, answer: ProblemResponse, draw: DrawError) -> Response:
+    """Return a problem as a page if a browser shows it to a person; programs do not ask for HTML."""
+    if "text/html" not in connection.headers.get("accept", ""):
+        return answer
+    page = draw(connection, answer.error, HTTPStatus(answer.status_code))
+    for name in _KEPT_ON_PAGES:
+        if name in answer.headers:
+            page.headers[name] = answer.headers[name]
+    return page
+
+
+def handle_errors(app: FastAPI, draw: DrawError) -> None:
+    """Answer all errors of `app` with problems, or with pages; define problems in its OpenAPI document."""
     document = app.openapi
-    app.add_exception_handler(ExportError, _export_error)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _unexpected_error)
+    handlers: tuple[tuple[type[Exception], _Handler], ...] = (
+        (ExportError, _export_error),
+        (RequestValidationError, _invalid_request),
+        (HTTPException, _http_error),
+        (Exception, _unexpected_error),
+    )
+    for kind, handler in handlers:
+        app.add_exception_handler(kind, _with_pages(handler, draw))
     app.openapi = lambda: _with_problem_schema(document())  # type: ignore[method-assign] # as FastAPI's docs do
 
 
@@ -254,13 +287,23 @@ def _with_problem_schema(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
+_Handler = Callable[[Request, Exception], Awaitable[ProblemResponse]]
+
+
+def _with_pages(handler: _Handler, draw: DrawError) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def handle(request: Request, error: Exception) -> Response:
+        return for_reader(request, await handler(request, error), draw)
+
+    return handle
+
+
 # The handlers are `async`: the thread pool, where Starlette would call them otherwise, may be full.
-async def _export_error(_request: Request, error: Exception) -> Response:
+async def _export_error(_request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, ExportError)
     return problem(error)
 
 
-async def _invalid_request(request: Request, error: Exception) -> Response:
+async def _invalid_request(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, RequestValidationError)
     if (unread := _unread_body(request, error)) is not None:
         return problem(unread)
@@ -310,7 +353,7 @@ def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(str(step) for step in location[1:])
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> ProblemResponse:
     """Answer an error that FastAPI itself raises, for lack of a route or on a body that it cannot parse."""
     assert isinstance(error, HTTPException)
     kind = _BY_STATUS.get(error.status_code, NoSuchCall)
@@ -339,7 +382,7 @@ def _allowed_methods(request: Request) -> list[str]:
     return [method for method in _METHODS if method in found or (method == "HEAD" and "GET" in found)]
 
 
-async def _unexpected_error(request: Request, error: Exception) -> Response:
+async def _unexpected_error(request: Request, error: Exception) -> ProblemResponse:
     log.error("request_failed", exc_info=error, extra={"path": request.url.path})
     failure = Failure.of(error)
     unexpected = ExportError("an unexpected error in Slipway", hint="the service's log has the details")

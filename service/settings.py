@@ -86,6 +86,12 @@ class ServiceSettings(BaseSettings):
         description="Whether browsers may send the dashboard's cookie over HTTPS only. If false, that is so "
         "for sign-ins over HTTPS.",
     )
+    docs_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s/]+[!-~]*$",
+        description="URL of the documentation, which the dashboard links to. Default: the dashboard says "
+        "where to find it.",
+    )
     # Read by uvicorn, which silently believes nobody for an entry that it cannot read, and everybody for "*".
     trusted_proxies: Proxies = Field(
         default=(),

@@ -13,8 +13,6 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-SCREENSHOTS = Path(__file__).parents[1] / ".slipway" / "screenshots"
-
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 # A browser that calls nobody on its own.
 _FLAGS = (
@@ -52,7 +50,7 @@ def open_page(browser: "Browser") -> OpenPage:
     """A page in a window of its own, in which nothing may go wrong or be asked of another host."""
 
     @contextmanager
-    def open_at(address: str, *, scripts: bool = True) -> Iterator["Page"]:
+    def open_at(address: str, *, scripts: bool = True, expects: int | None = None) -> Iterator["Page"]:
         context = browser.new_context(
             color_scheme="light",
             viewport={"width": 1280, "height": 850},
@@ -71,17 +69,26 @@ def open_page(browser: "Browser") -> OpenPage:
         context.close()
         origin = "/".join(address.split("/")[:3])
         assert [each for each in asked if not each.startswith(origin)] == []
-        assert [each for each in complaints if not _WANTED.search(each)] == []
+        expected = f"status of {expects}"  # an error that the test is about
+        assert [each for each in complaints if not _WANTED.search(each) and expected not in each] == []
 
     return open_at
 
 
 @pytest.fixture
-def screenshot() -> Screenshot:
+def pictures(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder for pictures: that of --pictures, or one among the run's files."""
+    asked: Path | None = request.config.getoption("--pictures")
+    folder = asked or tmp_path_factory.getbasetemp() / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def screenshot(pictures: Path) -> Screenshot:
     """Keep a picture of a page for people to look at."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
 
     def take(page: "Page", name: str) -> None:
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        page.screenshot(path=pictures / f"{name}.png", full_page=True)
 
     return take

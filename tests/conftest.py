@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="two hosts are two addresses of the loopback range, as where the kernel refuses namespaces",
     )
+    parser.addoption("--pictures", type=Path, help="folder for the pictures that the browser's tests take")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -182,9 +182,13 @@ class JobControl:
         except ConfigNotFound:  # an older program stored it with the first job, or that was removed meanwhile
             return self._add_or_get(replace(new, config=self.store.config_of(first)))
 
+    def config_of(self, job: Job) -> str:
+        """Return the text of a job's config, which may have megabytes."""
+        return self.store.config_of(job)
+
     def spec_with_config(self, job: Job) -> ExportSpec:
-        """Return the request of a job with the text of its config, which may have megabytes."""
-        return job.spec.with_config(self.store.config_of(job))
+        """Return the request of a job with the text of its config."""
+        return job.spec.with_config(self.config_of(job))
 
     def get(self, job_id: str) -> Job:
         return self.store.get(_require_job_id(job_id))

@@ -1,16 +1,18 @@
 """A model's releases: the artifacts of its successful exports, and which of them is promoted."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Protocol
 
 from pydantic import Field
 
 from exporter.spec import Frozen, Target, TowerName
+from jobs.control.promotions import MOST_PROMOTIONS, PromotionKind, PromotionNote
 from jobs.errors import JobNotFound, ModelNotFound, NoArtifact, RecordUnreadable, ReleaseNotBlessed
 from jobs.ids import JobId
-from jobs.model import Job, JobState, TowerState
+from jobs.model import ANYONE, Job, JobState, TowerState
 from jobs.stores.job_store import JobRecords
 from jobs.verdicts import ReleaseVerdict, describe_objections, is_blessed
 
@@ -85,10 +87,23 @@ class ReleasePointers(Protocol):
         """Return whether a release is promoted, although its record may be damaged."""
         ...
 
-    def promote(self, release: Release) -> None: ...
+    def get_previous(self, model: str) -> Release | None:
+        """Return the release that rolling back would promote; None without one."""
+        ...
 
-    def roll_back(self, model: str) -> Release | None:
-        """Promote the previously promoted release again; return None, and change nothing, without one."""
+    def promotions(self, model: str) -> tuple[PromotionNote, ...]:
+        """Return the latest changes of the promoted release, newest first."""
+        ...
+
+    def promote(self, release: Release, noted: PromotionNote) -> None:
+        """Promote a release, and note the change; nothing changes if it is promoted already."""
+        ...
+
+    def roll_back(self, model: str, noted: PromotionNote) -> Release | None:
+        """Promote the previously promoted release again; return None, and change nothing, without one.
+
+        The change is noted with the job of the release that becomes the promoted one.
+        """
         ...
 
 
@@ -114,8 +129,27 @@ class Releases:
             raise ModelNotFound(model, PROMOTED)
         return release
 
-    def promote(self, model: str, job_id: JobId | None, *, force: bool = False) -> Release:
-        """Promote one job's release, or the latest one.
+    def get_previous(self, model: str) -> Release | None:
+        """Return the release that rolling back would promote; None without one."""
+        return self.pointers.get_previous(model)
+
+    def promotions(self, model: str) -> tuple[PromotionNote, ...]:
+        """Return the latest changes of the promoted release, newest first."""
+        return self.pointers.promotions(model)
+
+    def newest(self, model: str, *, limit: int) -> tuple[Release, ...]:
+        """Return the newest releases of a model, newest first.
+
+        Raises:
+            ModelNotFound: it has none.
+        """
+        found = tuple(islice(self._find_releases(self._newest(model), NO_LABELS), limit))
+        if not found:
+            raise ModelNotFound(model, "successful export")
+        return found
+
+    def promote(self, model: str, job_id: JobId | None, *, force: bool = False, by: str = ANYONE) -> Release:
+        """Promote one job's release, or the latest one, in the name of a caller.
 
         Raises:
             ReleaseNotBlessed: the release gate objects to it; with `force` it is promoted all the same.
@@ -125,27 +159,34 @@ class Releases:
             raise ModelNotFound(model, f"release by job {job_id}")
         if release.blessed is False and not force:
             raise ReleaseNotBlessed(model, release.job_id, release.objections)
-        self.pointers.promote(release)
+        noted = self._note(PromotionKind.PROMOTE, release.job_id, by)
+        self.pointers.promote(release, noted.model_copy(update={"forced": release.blessed is False}))
         return release
 
-    def roll_back(self, model: str) -> Release:
-        if (release := self.pointers.roll_back(model)) is None:
+    def roll_back(self, model: str, by: str = ANYONE) -> Release:
+        noted = self._note(PromotionKind.ROLL_BACK, JobId(""), by)
+        if (release := self.pointers.roll_back(model, noted)) is None:
             raise ModelNotFound(model, "earlier promoted release")
         return release
+
+    def _note(self, kind: PromotionKind, job_id: JobId, by: str) -> PromotionNote:
+        return PromotionNote(at=self.store.now(), by=by, kind=kind, job_id=job_id)
 
     def _newest(self, model: str) -> tuple[JobId, ...]:
         """Return the model's successful jobs, newest first."""
         return self.pointers.jobs(model)
 
     def _find_release(self, newest_first: Iterable[JobId], labels: Mapping[str, str]) -> Release | None:
+        return next(self._find_releases(newest_first, labels), None)
+
+    def _find_releases(self, newest_first: Iterable[JobId], labels: Mapping[str, str]) -> Iterator[Release]:
         for job_id in newest_first:
             try:
                 job = self.store.get(job_id)
                 if labels.items() <= job.labels.items():
-                    return self._make_release(job)
+                    yield self._make_release(job)
             except (JobNotFound, NoArtifact, RecordUnreadable):
                 continue
-        return None
 
     def _make_release(self, job: Job) -> Release:
         if job.state is not JobState.SUCCEEDED or job.model is None:
@@ -214,6 +255,7 @@ class MemoryPointers:
         """Start without releases."""
         self.released: dict[str, list[JobId]] = {}
         self._promoted: dict[str, list[Release]] = {}
+        self._noted: dict[str, list[PromotionNote]] = {}
 
     def models(self, *, limit: int, after: str | None) -> ModelPage:
         names = [name for name in sorted(self.released) if after is None or name > after]
@@ -231,13 +273,22 @@ class MemoryPointers:
     def has_promoted(self, model: str) -> bool:
         return self.get_promoted(model) is not None
 
-    def promote(self, release: Release) -> None:
+    def get_previous(self, model: str) -> Release | None:
+        return next(iter(self._promoted.get(model, ())[1:]), None)
+
+    def promotions(self, model: str) -> tuple[PromotionNote, ...]:
+        return tuple(self._noted.get(model, ())[:MOST_PROMOTIONS])
+
+    def promote(self, release: Release, noted: PromotionNote) -> None:
         if (now := self.get_promoted(release.model)) is None or now.job_id != release.job_id:
             self._promoted.setdefault(release.model, []).insert(0, release)
+            self._noted.setdefault(release.model, []).insert(0, noted)
 
-    def roll_back(self, model: str) -> Release | None:
+    def roll_back(self, model: str, noted: PromotionNote) -> Release | None:
         history = self._promoted.get(model, [])
         if len(history) < 2:
             return None
         del history[0]
+        named = noted.model_copy(update={"job_id": history[0].job_id})
+        self._noted.setdefault(model, []).insert(0, named)
         return history[0]

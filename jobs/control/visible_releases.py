@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from jobs.control.promotions import PromotionNote
 from jobs.control.releases import NO_LABELS, PROMOTED, ModelPage, Release, Releases
 from jobs.errors import JobNotFound, ModelNotFound, RecordUnreadable
 from jobs.ids import JobId
@@ -39,11 +40,24 @@ class VisibleReleases(Releases):
     def get_promoted(self, model: str) -> Release:
         """Return the promoted release if the caller sees its job."""
         release = super().get_promoted(model)
-        try:
-            self.store.get(release.job_id)
-        except (JobNotFound, RecordUnreadable):
-            raise ModelNotFound(model, PROMOTED) from None
+        if not self._sees(release.job_id):
+            raise ModelNotFound(model, PROMOTED)
         return release
+
+    def get_previous(self, model: str) -> Release | None:
+        release = super().get_previous(model)
+        return release if release is not None and self._sees(release.job_id) else None
+
+    def promotions(self, model: str) -> tuple[PromotionNote, ...]:
+        """Return the changes by which releases that the caller sees were promoted."""
+        return tuple(each for each in super().promotions(model) if self._sees(each.job_id))
+
+    def _sees(self, job_id: JobId) -> bool:
+        try:
+            self.store.get(job_id)
+        except (JobNotFound, RecordUnreadable):
+            return False
+        return True
 
     def _newest(self, model: str) -> tuple[JobId, ...]:
         return super()._newest(model)[:MOST_READ]

@@ -128,7 +128,7 @@ def _chart(lines: dict[str, list[Measurement]], *, joined: bool, limit: float | 
             )
             for name, line in lines.items()
         ),
-        x_ticks=_thin_out([Tick(at=x(batch), label=str(batch)) for batch in batches]),
+        x_ticks=thin_out([Tick(at=x(batch), label=str(batch)) for batch in batches]),
         y_ticks=tuple(
             Tick(at=y(10.0**power), label="equal" if has_zero and power == low else _power(power))
             for power in range(low, high + 1)
@@ -149,7 +149,7 @@ def _power(power: int) -> str:
     return f"{10.0**power:.10g}" if -2 <= power <= 4 else f"1e{power}"
 
 
-def _thin_out(ticks: list[Tick], gap: float = 20) -> tuple[Tick, ...]:
+def thin_out(ticks: list[Tick], gap: float = 20) -> tuple[Tick, ...]:
     """Drop ticks that are too close for their labels; the last one is always kept."""
     kept: list[Tick] = []
     for tick in reversed(ticks):

@@ -68,10 +68,10 @@ def short(job_id: str) -> str:
 
 
 def headline(job: Job) -> str:
-    """Name a job's model in a few words: the model's name, and the end of its checkpoint's URI."""
+    """Name a job's model in a few words: its name, its family, and the end of its checkpoint's URI."""
     parts = [part for part in job.spec.checkpoint_uri.split("/") if part]
     checkpoint = "/".join(parts[-2:]) or job.spec.checkpoint_uri
-    return f"{job.model} · {checkpoint}" if job.model else checkpoint
+    return " · ".join(part for part in (job.model, job.family, checkpoint) if part)
 
 
 def took(job: Job) -> float | None:

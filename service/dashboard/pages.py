@@ -1,65 +1,16 @@
 """The content of each page, computed from jobs, workers and manifests."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
-from urllib.parse import urlencode
 
 from exporter.manifest import Manifest, TowerEntry
 from exporter.spec import Target
 from jobs.fleet.roster import WorkerNotice
 from jobs.ids import JobId
-from jobs.model import Job, JobState
+from jobs.model import Job
 from service.dashboard.charts import Chart, error_chart, latency_chart
 from service.dashboard.render import Page
-from service.dashboard.search import JobMatches
 from service.schemas import PlanView
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A link to the jobs in one state, with their number."""
-
-    name: str
-    address: str
-    count: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobsPage(Page):
-    """The list of jobs, with the search words and the state that it is narrowed to."""
-
-    template: ClassVar[str] = "jobs.html"
-    here: ClassVar[str] = "jobs"
-
-    found: JobMatches
-    counts: Mapping[JobState, int]  # empty if the reader does not see all jobs
-    words: str
-    state: JobState | None
-    is_first: bool
-
-    @property
-    def filters(self) -> tuple[Filter, ...]:
-        """Links to the jobs in each state, and to all jobs."""
-        every = Filter("all", self._address(None), None)
-        return every, *(Filter(state, self._address(state), self.counts.get(state)) for state in JobState)
-
-    @property
-    def newest(self) -> str:
-        return self._address(self.state)
-
-    @property
-    def chosen(self) -> str:
-        return self.state or "all"
-
-    @property
-    def older(self) -> str | None:
-        return self._address(self.state, self.found.next) if self.found.next else None
-
-    def _address(self, state: JobState | None, before: str | None = None) -> str:
-        given = {"q": self.words, "state": state, "before": before}
-        query = urlencode({name: value for name, value in given.items() if value})
-        return f"/?{query}" if query else "/"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,14 @@ from service.access.callers import LOCAL, Caller
 from service.dashboard.formats import FILTERS
 
 STATIC = Path(__file__).parent / "static"
+MENU = (  # of every page: name in `Page.here`, address, words
+    ("jobs", "/", "Exports"),
+    ("models", "/pages/models", "Models"),
+    ("hooks", "/pages/triggers", "Webhooks"),
+    ("workers", "/workers", "Workers and queue"),
+    ("calls", "/docs", "API"),
+    ("documentation", "/documentation", "Documentation"),
+)
 
 _SECURITY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -28,6 +36,7 @@ class Page:
     """The data of a template, which reads it as `page`; there is one subclass for each template."""
 
     template: ClassVar[str]
+    menu: ClassVar[tuple[tuple[str, str, str], ...]] = MENU
     here: ClassVar[str] = ""  # its entry in the menu
     every: ClassVar[int] = 2  # seconds between refreshes; 0: it never changes
 

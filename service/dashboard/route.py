@@ -1,14 +1,17 @@
 """Routes of the dashboard, which show errors as pages, and the forms that pages post."""
 
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.requests import HTTPConnection
 
 from exporter.errors import ExportError
+from service.access.callers import Caller
 from service.access.guard import KEY_COOKIE
 from service.dashboard.pages import ErrorPage, SignInPage
 from service.dashboard.render import answer
@@ -29,11 +32,9 @@ class PageRoute(APIRoute):
                 return await handle(request)
             except RequestValidationError as error:
                 first = error.errors()[0]
-                return error_page(InvalidRequest(f"{first['loc'][-1]}: {first['msg']}"))
-            except Unauthenticated as error:
-                return _sign_in(request, error)
+                return error_page(request, InvalidRequest(f"{first['loc'][-1]}: {first['msg']}"))
             except ExportError as error:
-                return error_page(error)
+                return error_page(request, error)
 
         return handle_with_pages
 
@@ -46,16 +47,26 @@ async def _parse_form(request: Request) -> dict[str, str]:
 Form = Annotated[dict[str, str], Depends(_parse_form)]  # the fields of a posted form
 
 
-def error_page(error: ExportError) -> Response:
-    """Answer an error with a page."""
-    code = status_of(type(error))
-    page = ErrorPage(status=code.phrase, code=error.code, message=error.message, hint=error.hint)
-    return answer(page, status=code)
+def error_page(request: HTTPConnection, error: ExportError, status: HTTPStatus | None = None) -> Response:
+    """Answer an error with a page: a missing key with the form to sign in."""
+    if isinstance(error, Unauthenticated):
+        return _sign_in(request, error)
+    status = status or status_of(type(error))
+    known = getattr(request.state, "caller", None)  # an error if the key is wrong
+    page = ErrorPage(
+        reader=known if isinstance(known, Caller) else None,
+        status=status.phrase,
+        code=error.code,
+        message=error.message,
+        hint=error.hint,
+    )
+    return answer(page, status=status)
 
 
-def _sign_in(request: Request, error: Unauthenticated) -> Response:
-    wanted = request.url.path if request.method == "GET" else "/"
-    if request.method == "GET" and request.url.query:
+def _sign_in(request: HTTPConnection, error: Unauthenticated) -> Response:
+    is_read = request.scope["method"] == "GET"
+    wanted = request.url.path if is_read else "/"
+    if is_read and request.url.query:
         wanted = f"{wanted}?{request.url.query}"
     refused = error.message if KEY_COOKIE in request.cookies else ""
     return answer(SignInPage(wanted=wanted, refused=refused), status=status_of(Unauthenticated))

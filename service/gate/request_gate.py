@@ -14,7 +14,14 @@ from exporter.errors import ExportError
 from service.access.callers import Caller
 from service.access.guard import bearer_of, caller_of, peer_of
 from service.access.rate_limit import network_of
-from service.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, problem
+from service.errors import (
+    DrawError,
+    InvalidRequest,
+    RequestTooLarge,
+    RequestTooSlow,
+    for_reader,
+    problem,
+)
 from service.gate.budget import BodyBudget
 from service.gate.same_site import SAFE, require_same_site
 
@@ -45,11 +52,12 @@ class RequestGate:
         max_seconds: float,
         max_bodies_bytes: int,
         public: Mapping[str, PublicBody],
+        draw: DrawError,
     ) -> None:
         """Pass bodies of up to `max_bytes` that arrive within `max_seconds` to `app`.
 
         The bodies of all requests in progress take up to `max_bodies_bytes`. The routes at the paths
-        `public` need no key.
+        `public` need no key. What is refused is drawn for browsers by `draw`.
         """
         self._app = app
         self._max_bytes = max_bytes
@@ -57,6 +65,7 @@ class RequestGate:
         self._budget = BodyBudget(max_bodies_bytes)
         self._strangers_budget = BodyBudget(max_bodies_bytes // _STRANGERS_SHARE)
         self._public = public
+        self._draw = draw
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the request and read its body; then pass it on, or answer why not."""
@@ -64,10 +73,12 @@ class RequestGate:
             await self._app(scope, receive, send)
             return
         with ExitStack() as held:  # memory of the budget, until the request is answered
+            connection = HTTPConnection(scope)
             try:
-                receive_body = await self._check(HTTPConnection(scope), receive, held)
+                receive_body = await self._check(connection, receive, held)
             except ExportError as refusal:
-                await problem(refusal)(scope, receive, _closing(send))
+                answer = for_reader(connection, problem(refusal), self._draw)
+                await answer(scope, receive, _closing(send))
             except ClientDisconnect:
                 return  # a part of a request is none, and nobody waits for an answer
             else:

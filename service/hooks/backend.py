@@ -8,6 +8,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from jobs.control.control import JobControl, Owner
+from jobs.hooks.deliveries import Delivery
+from jobs.hooks.errors import DeliveryUnsendable
 from jobs.hooks.intake import Intake
 from jobs.hooks.redis_book import RedisBook
 from jobs.hooks.redis_outbox import RedisOutbox
@@ -33,6 +35,17 @@ class HookBackend:
     subscriptions: RedisBook[Subscription]
     outbox: RedisOutbox
     intake: Intake
+
+    def replay(self, delivery_id: str) -> Delivery:
+        """Make a delivery due at once, whatever its state.
+
+        Raises:
+            DeliveryUnsendable: its subscription has been deleted, and with it the secret to sign it with.
+        """
+        receiver = self.outbox.get(delivery_id).subscription_id
+        if receiver is not None and self.subscriptions.get(receiver) is None:
+            raise DeliveryUnsendable(delivery_id)
+        return self.outbox.replay(delivery_id)
 
 
 @contextmanager

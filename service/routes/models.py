@@ -55,7 +55,7 @@ def promote(name: Name, promotion: Promotion, models: Models, caller: Admin) -> 
     A release that its gate does not bless is refused with the figures, unless `force` is set.
     """
     job_id = JobId(promotion.job_id) if promotion.job_id else None
-    release = models.promote(name, job_id, force=promotion.force)
+    release = models.promote(name, job_id, force=promotion.force, by=caller.name)
     subject = f"{name} to {release.job_id}"
     if objections := release.objections:
         record(caller, "promote by force", subject, objections=objections)
@@ -67,6 +67,6 @@ def promote(name: Name, promotion: Promotion, models: Models, caller: Admin) -> 
 @router.post("/{name}/roll-back", responses=keyed_responses(ModelNotFound))
 def roll_back(name: Name, models: Models, caller: Admin) -> Release:
     """Promote the release again that was promoted before the current one."""
-    release = models.roll_back(name)
+    release = models.roll_back(name, caller.name)
     record(caller, "roll-back", f"{name} to {release.job_id}")
     return release

@@ -1,10 +1,12 @@
 """The pictures of pages that documents show; `make pictures` takes them."""
 
+from pathlib import Path
+
 import pytest
 
 from jobs.model import Job
 from tests.architecture.test_links import MAX_PICTURE
-from tests.chromium import SCREENSHOTS, OpenPage, Screenshot
+from tests.chromium import OpenPage
 from tests.dashboard.test_looks import address, jobs
 
 __all__ = ["jobs"]
@@ -20,10 +22,10 @@ PICTURES = {
 @pytest.mark.browser
 @pytest.mark.parametrize("name", PICTURES)
 def test_it_is_small_enough_to_be_kept(
-    url: str, jobs: dict[str, Job], open_page: OpenPage, screenshot: Screenshot, name: str
+    url: str, jobs: dict[str, Job], open_page: OpenPage, pictures: Path, name: str
 ) -> None:
     shown, drawn, height = PICTURES[name]
-    file = SCREENSHOTS / f"{name}.png"
+    file = pictures / f"{name}.png"
     with open_page(address(url, jobs, shown)) as page:
         page.locator(drawn).first.wait_for()
         page.set_viewport_size({"width": 1280, "height": height})

@@ -4,53 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import AliasChoices, BaseModel, Field, JsonValue
+from pydantic import BaseModel, Field
 
+from service.dashboard.api.curl import body_text, curl_of
+from service.dashboard.api.schemas import Schema
 from service.dashboard.render import Page
 
 _METHODS = ("get", "post", "put", "delete")
-_SCHEMAS = "#/components/schemas/"
-
-
-class Schema(BaseModel):
-    """A type, with the parts of its JSON schema that the page shows."""
-
-    ref: str = Field(default="", alias="$ref")
-    either: tuple["Schema", ...] = Field(default=(), validation_alias=AliasChoices("anyOf", "oneOf", "allOf"))
-    type: str = ""
-    enum: tuple[JsonValue, ...] = ()
-    const: JsonValue = None
-    items: "Schema | None" = None
-    values: "Schema | bool" = Field(default=True, alias="additionalProperties")
-    properties: Mapping[str, "Schema"] = {}
-    required: tuple[str, ...] = ()
-    description: str = ""
-    default: JsonValue = None
-    minimum: float | None = None
-    maximum: float | None = None
-    pattern: str = ""
-
-    @property
-    def text(self) -> str:
-        """The type in words, for example "list of string or null"."""
-        if self.ref:
-            return self.ref.removeprefix(_SCHEMAS)
-        if self.either:
-            return " or ".join(dict.fromkeys(each.text for each in self.either))
-        if self.enum or self.const is not None:
-            return ", ".join(str(value) for value in self.enum or (self.const,))
-        if self.items is not None:
-            return f"list of {self.items.text}"
-        if isinstance(self.values, Schema):
-            return f"{self.type} of {self.values.text}"
-        return " ".join(filter(None, (self.type or "anything", self._limits)))
-
-    @property
-    def _limits(self) -> str:
-        ends = [f"{end:g}" for end in (self.minimum, self.maximum) if end is not None]
-        if len(ends) == 1:
-            ends = [f"{'at least' if self.maximum is None else 'at most'} {ends[0]}"]
-        return " to ".join(ends) or (f"like {self.pattern}" if self.pattern else "")
+_JSON = "application/json"
 
 
 class Content(BaseModel):
@@ -110,6 +71,23 @@ class DocumentedCall:
     method: str
     path: str
     operation: Operation
+    example: str = ""  # of its body, as JSON
+
+    @property
+    def curl(self) -> str:
+        return curl_of(self.method, self.path, self.example)
+
+    @property
+    def fields(self) -> tuple[Parameter, ...]:
+        """The parameters in the path and the query."""
+        return tuple(each for each in self.operation.parameters if each.place in ("path", "query"))
+
+    @property
+    def can_be_tried(self) -> bool:
+        """False for a stream, which has no end, and for signed events."""
+        content = self.operation.body.content if self.operation.body else {}
+        ends = not any("text/event-stream" in each.content for each in self.operation.responses.values())
+        return ends and "application/cloudevents+json" not in content
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +95,7 @@ class CallsPage(Page):
     """All calls by subject, and the types of their parameters and bodies."""
 
     template: ClassVar[str] = "calls.html"
+    here: ClassVar[str] = "calls"
     every: ClassVar[int] = 0
 
     document: Document
@@ -127,9 +106,15 @@ class CallsPage(Page):
         for path, operations in self.document.paths.items():
             for method in _METHODS:
                 if (operation := operations.get(method)) is not None:
-                    call = DocumentedCall(method=method.upper(), path=path, operation=operation)
+                    call = self._document(method.upper(), path, operation)
                     found[operation.tags[0]] = (*found.get(operation.tags[0], ()), call)
         return found
+
+    def _document(self, method: str, path: str, operation: Operation) -> DocumentedCall:
+        content = operation.body.content if operation.body else {}
+        schemas = self.document.components.schemas
+        example = body_text(content[_JSON].shape, schemas) if _JSON in content else ""
+        return DocumentedCall(method=method, path=path, operation=operation, example=example)
 
     @property
     def types(self) -> Mapping[str, Schema]:

@@ -143,16 +143,18 @@ function lookedAt() {
 
 function search(field) {
   let pause = 0;
+  const look = () => {
+    const query = new URLSearchParams(new FormData(field.form));
+    for (const [name, value] of [...query]) if (!value.trim()) query.delete(name);
+    history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+    tag = null;
+    refresh();
+  };
   field.addEventListener("input", () => {
     clearTimeout(pause);
-    pause = setTimeout(() => {
-      const query = new URLSearchParams(new FormData(field.form));
-      for (const [name, value] of [...query]) if (!value) query.delete(name);
-      history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
-      tag = null;
-      refresh();
-    }, 200);
+    pause = setTimeout(look, 200);
   });
+  field.form.addEventListener("change", ({ target }) => target !== field && look()); // a filter is whole words
   document.addEventListener("keydown", (press) => {
     if (press.key !== "/" || press.target.closest("input, textarea, select") || press.ctrlKey || press.metaKey) return;
     press.preventDefault();

@@ -62,7 +62,7 @@ def rerun(job_id: str, jobs: Jobs, service: Submitting, form: Form) -> Response:
     job, text = jobs.get(job_id), form.get("request", "")
     page = RerunPage(reader=service.caller, job=job, text=text)
     try:
-        request = parse_request(text, jobs.store.config_of(job))
+        request = parse_request(text, jobs.config_of(job))
         return _show(service.submit(request).id)
     except RequestValidationError as error:
         invalid, fields = describe_invalid(error)

@@ -1,14 +1,12 @@
 """Routes that show a job: its page, and what it links to about its packages."""
 
-from functools import lru_cache, partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
-from exporter.artifact.read import read_manifest, root_of
+from exporter.artifact.read import root_of
 from exporter.artifact.signing import SIGNATURE_NAME
 from exporter.errors import ExportError
-from exporter.manifest import Manifest
 from exporter.spec import Target
 from exporter.storage.places import Places
 from exporter.towers.plan import PlanRequest
@@ -19,14 +17,13 @@ from service.access.guard import Reader
 from service.dashboard.diff_page import DiffPage, DiffView
 from service.dashboard.job.files import FilesPage, TargetFiles
 from service.dashboard.job.page import JobDetailsPage
+from service.dashboard.manifests import read_once
 from service.dashboard.pages import PlanPage, ReportPage, TargetReport
 from service.dashboard.render import answer
 from service.dashboard.route import PageRoute
 from service.dependencies import Jobs, Models
 from service.planning import view_plan
 from service.routes.artifacts import find_comparison
-
-_MANIFESTS_KEPT = 128
 
 router = APIRouter(prefix="/jobs/{job_id}", route_class=PageRoute)
 
@@ -117,7 +114,7 @@ def _report(places: Places, job: Job, target: Target | None) -> TargetReport:
             target=target, problem="Nothing is published, so there is no verification to show."
         )
     try:
-        return TargetReport(target=target, manifest=_manifest(uri, places, job.spec.output_uri))
+        return TargetReport(target=target, manifest=read_once(uri, places, job.spec.output_uri))
     except ExportError as error:  # the rest of the page is still useful
         return TargetReport(target=target, problem=f"The manifest cannot be read: {error.message}.")
 
@@ -128,7 +125,7 @@ def _files(places: Places, job: Job, target: Target | None) -> TargetFiles:
     if uri is None:
         return TargetFiles(job=job, target=target, problem="Nothing is published, so there are no files.")
     try:
-        manifest = _manifest(uri, places, job.spec.output_uri)
+        manifest = read_once(uri, places, job.spec.output_uri)
         is_signed = places.open_output(job.spec.output_uri, root_of(uri)).exists(SIGNATURE_NAME)
     except ExportError as error:
         problem = f"The manifest cannot be read: {error.message}."
@@ -138,9 +135,3 @@ def _files(places: Places, job: Job, target: Target | None) -> TargetFiles:
 
 def _manifest_uri(job: Job, target: Target | None) -> str | None:
     return job.manifest_uris.get(target) if target else job.manifest_uri
-
-
-@lru_cache(maxsize=_MANIFESTS_KEPT)
-def _manifest(uri: str, places: Places, output_uri: str) -> Manifest:
-    """Read a manifest once: it never changes after it has been published."""
-    return read_manifest(uri, opened=partial(places.open_output, output_uri))

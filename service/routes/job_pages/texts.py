@@ -64,7 +64,7 @@ def log_file(job_id: str, jobs: Jobs, logs: Logs, _reader: Reader, choice: Choic
 def config_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMatch = None) -> Response:
     """Show the pipeline config that the job was submitted with."""
     job = jobs.get(job_id)
-    text = show_config(jobs.store.config_of(job))
+    text = show_config(jobs.config_of(job))
     return answer(ConfigPage(reader=reader, job=job, text=text), if_none_match)
 
 
@@ -72,7 +72,7 @@ def config_page(job_id: str, jobs: Jobs, reader: Reader, if_none_match: IfNoneMa
 def config_file(job_id: str, jobs: Jobs, _reader: Reader) -> Response:
     """Return the pipeline config as a text file."""
     job = jobs.get(job_id)
-    return _text_file(show_config(jobs.store.config_of(job)) + "\n", f"{job.id}-pipeline.config")
+    return _text_file(show_config(jobs.config_of(job)) + "\n", f"{job.id}-pipeline.config")
 
 
 def _text_file(text: str, name: str) -> Response:

@@ -4,12 +4,13 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.control.promotions import PromotionKind, PromotionNote
 from jobs.control.releases import MemoryPointers, Release
 from jobs.control.retention import forget_old_jobs
 from jobs.ids import JobId, first_id_at
 from jobs.model import Job, JobState
 from jobs.stores.job_store import JobStore
-from tests.jobs.factories import CONFIG_TEXT, make_job
+from tests.jobs.factories import CONFIG_TEXT, NOW, make_job
 
 KEEP = timedelta(days=30)
 
@@ -57,5 +58,6 @@ def test_the_job_of_the_promoted_release_is_kept_because_it_says_who_may_see_it(
     pointers = MemoryPointers()
     jobs = [job_of(store, JobState.SUCCEEDED, age=age * KEEP, model="m") for age in (4, 3, 2)]
     pointers.released["m"] = [job.id for job in jobs]
-    pointers.promote(Release(model="m", job_id=jobs[1].id, finished_at=None, labels={}, towers=()))
+    noted = PromotionNote(at=NOW, by="x", kind=PromotionKind.PROMOTE, job_id=jobs[1].id)
+    pointers.promote(Release(model="m", job_id=jobs[1].id, finished_at=None, labels={}, towers=()), noted)
     assert forget_old_jobs(store, pointers, KEEP) == (jobs[0].id,)

@@ -97,6 +97,19 @@ def test_a_promoted_release_without_its_job_is_hidden(
     assert Releases(store, pointers).get_promoted("m").job_id == job.id
 
 
+def test_of_promotions_and_releases_the_hidden_ones_are_left_out(
+    store: CountedStore, pointers: MemoryPointers, ads: VisibleReleases
+) -> None:
+    ours, theirs = (release(store, pointers, team, "m") for team in ("ads", "feed"))
+    for job, name in ((theirs, "fay"), (ours, "ann"), (theirs, "fay")):
+        Releases(store, pointers).promote("m", job.id, by=name)
+    assert [each.by for each in ads.promotions("m")] == ["ann"]
+    assert [each.job_id for each in ads.newest("m", limit=9)] == [ours.id]
+    assert (previous := ads.get_previous("m")) is not None and previous.job_id == ours.id
+    Releases(store, pointers).roll_back("m")
+    assert ads.get_previous("m") is None
+
+
 def test_pages_of_models_go_on_by_position(
     store: CountedStore, pointers: MemoryPointers, ads: VisibleReleases
 ) -> None:

@@ -31,6 +31,8 @@ def filled(path: str, planted: Planted) -> set[str]:
     if "{job_id}" in path:
         jobs = {path.replace("{job_id}", job.id) for job in planted.jobs}
         return {each.replace("{tower}", "user").replace("{path:path}", "manifest.json") for each in jobs}
+    prefix = "/pages" if path.startswith("/pages/") else ""
+    path = path.removeprefix(prefix)
     values = {
         "/models/{name}": ("{name}", planted.model),
         "/triggers/{name}": ("{name}", planted.trigger),
@@ -41,7 +43,7 @@ def filled(path: str, planted: Planted) -> set[str]:
         if path.startswith(start):
             path = path.replace(parameter, value)
     assert "{" not in path, "a new kind of thing: say here which of it another team has"
-    return {path}
+    return {prefix + path}
 
 
 def asked(client: TestClient, method: str, path: str, template: str, name: str) -> Response:
@@ -99,7 +101,20 @@ def test_no_route_speaks_of_another_team(
             assert not planted[THEIRS].shows_in(text), (method, path + query)
 
 
-@pytest.mark.parametrize("path", ["/exports", "/", "/models", "/deliveries", "/triggers", "/workers"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/exports",
+        "/",
+        "/models",
+        "/deliveries",
+        "/triggers",
+        "/workers",
+        "/pages/models",
+        "/pages/deliveries",
+        "/pages/triggers",
+    ],
+)
 def test_a_team_sees_what_is_its_own(client: TestClient, planted: dict[str, Planted], path: str) -> None:
     own = client.get(path, headers=bearer(MINE)).text
     both = client.get(path, headers=bearer("everyone")).text
@@ -169,6 +184,6 @@ def test_metrics_need_a_key_that_sees_all(client: TestClient, planted: dict[str,
 
 def test_routes_have_the_jobs_of_their_caller_only() -> None:
     """A route that took the stores from elsewhere would show them whole."""
-    routes = [*Path("service/routes").glob("*.py"), *Path("service/dashboard").glob("*.py")]
+    routes = [*Path("service/routes").rglob("*.py"), *Path("service/dashboard").rglob("*.py")]
     taken = re.compile(r"\.store\b|state\.backend|state\.hooks|_backend\(")
     assert {path.name for path in routes if taken.search(path.read_text())} == set()
