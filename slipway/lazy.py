@@ -19,5 +19,9 @@ def find_in_exporter(module: str, name: str) -> object:
         extras = import_module("processes.extras")  # by name: the library does not depend on the programs
     except ModuleNotFoundError as error:
         raise ImportError(_MISSING) from error
-    extras.require_extras("exporter")
+    try:
+        extras.require_extras("exporter")
+    except extras.MissingExtra as error:
+        error.args = (f"{error.message}: {error.hint}",)  # in Python nobody else shows the hint
+        raise
     return getattr(import_module(module), name)

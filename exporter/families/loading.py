@@ -78,7 +78,9 @@ def load_family(name: str) -> Family:
             return offered()
     if not isinstance(offered, Family):
         raise FamilyUnusable(
-            f"family {name}: {where} is no slipway.families.Family, nor a class of it", where=name
+            f"family {name}: {where} is no slipway.families.Family, nor a class of it",
+            hint="derive the class from slipway.families.Family; see docs/families.md",
+            where=name,
         )
     return offered
 

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -35,8 +36,9 @@ def load_file(path: Path, *, sha256: str = "") -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     look_in([path.parent])
-    spec = spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "the file ends in .py, or Python ran it"
+    loader = SourceFileLoader(name, str(path))  # a script's name need not end in .py
+    spec = spec_from_file_location(name, path, loader=loader)
+    assert spec is not None and spec.loader is not None, "it was given one"
     module = module_from_spec(spec)
     sys.modules[name] = module  # first, as dataclasses and pickles look there for their classes
     with _running(path):

@@ -256,6 +256,9 @@ def _refusal(error: ValidationError, given: Mapping[str, object]) -> InvalidSpec
     where = ".".join(str(step) for step in first["loc"])
     what = _OPTIONS.get(where, where)
     text = in_words(first["msg"])
+    if where == "family":
+        hint = "a service takes the name of a listed family; a file is for `slipway export` on this machine"
+        return InvalidSpec(f"--family: {text}", hint=hint, where=where)
     return InvalidSpec(f"{what}: {text}" if what else text, hint="see --help", where=where)
 
 

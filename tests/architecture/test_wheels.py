@@ -159,6 +159,19 @@ def test_the_library_alone_tells_its_version_and_what_is_missing(
     assert code == 1 and said.startswith("slipway: error [missing_extra]: ") and "slipway[cli]" in said
 
 
+@pytest.mark.parametrize("statement", ["slipway.export", "from slipway.families import Family"])
+def test_the_library_alone_says_what_its_export_needs(
+    statement: str, wheels: dict[str, Path], environment: Path, tmp_path: Path
+) -> None:
+    _make_environment(tmp_path, [wheels[LIBRARY]])
+    program = f"import slipway; {statement}"
+    code, said = _run(tmp_path / "bin" / "python", "-c", program, cwd=tmp_path)
+    assert code == 1 and said.startswith("ImportError: ") and 'pip install "slipway[exporter]"' in said
+    code, said = _run(environment.parent / "python", "-c", program, cwd=tmp_path)
+    assert code == 1 and said.startswith("processes.errors.MissingExtra: torch, ")
+    assert 'pip install "slipway[exporter]"' in said
+
+
 def test_the_command_works_without_extras(environment: Path, tmp_path: Path) -> None:
     assert _run(environment, "--version", cwd=tmp_path)[0] == 0
     assert _run(environment, "plan", "--json", "--config", str(CONFIG), cwd=tmp_path)[0] == 0

@@ -71,6 +71,7 @@ def test_the_towers_are_those_of_the_request(listing: TestClient) -> None:
     [
         ({"family": "stranger"}, "family_not_listed", "family"),
         ({"family": "../etc"}, "invalid_request", "family"),
+        ({"family": "./my_model.py:MyFamily"}, "invalid_request", "family"),
         ({"sample_input_uri": None}, "invalid_spec", "sample_input_uri"),
         ({"towers": ["item"]}, "invalid_spec", "item_input_uri"),
         ({"id_weights": "ignore"}, "invalid_spec", "id_weights"),

@@ -26,6 +26,7 @@ def find_origin(name: str) -> GivenOrigin:
     """Return where the classes of this program come from."""
     main = sys.modules[_MAIN]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    file = file if file and Path(file).is_file() else None  # a program on standard input has only a name
     return GivenOrigin(
         name=name,
         main_module=spec.name if spec else None,

@@ -182,6 +182,12 @@ def _serving(module: nn.Module) -> Iterator[None]:
 
 def _require_modules(module: object, tower: str) -> dict[TowerName, nn.Module]:
     given = module if isinstance(module, Mapping) else {tower: module}
+    if isinstance(module, Mapping) and module and all(isinstance(each, Tensor) for each in module.values()):
+        raise ModuleUnusable(
+            "a state dict was given, and no nn.Module",
+            hint="give the module itself, filled with these weights or beside checkpoint=...",
+            where="module",
+        )
     modules: dict[TowerName, nn.Module] = {}
     for name, each in given.items():
         if name not in [known.value for known in TowerName]:

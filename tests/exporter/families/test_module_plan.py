@@ -211,7 +211,7 @@ def test_inputs_are_joined_by_one_dim() -> None:
         ({"hist": (7, None)}, "hist is bounded to 7 to any, and the example has 6"),
         ({"hist": {"high_per_row": 2}}, "at most 2 per row, and the example has 6, in a row at most 3"),
         ({"hist": {"high": 9, "high_per_row": 3}}, "it has both high and high_per_row"),
-        ({"hist": {"hihg": 9}}, "hist: hihg: Extra inputs are not permitted"),
+        ({"hist": {"highest": 9}}, "hist: highest: Extra inputs are not permitted"),
         ({"hist": (-1, 3)}, "hist: low"),
         ({"hist": "long"}, "hist is 'long', and no correction"),
         ({"hist": ("dense", "hist_ids")}, "hist names dense, which is no input with elements"),
@@ -271,7 +271,8 @@ def test_what_is_no_tensor_or_dict_of_tensors_is_refused(
     ("module", "example", "message"),
     [
         (Dense, cities(), "the class Dense was given for the model tower, and no nn.Module"),
-        ({"a.weight": torch.ones(2)}, cities(), "'a.weight' is no tower; towers are user, item"),
+        ({"a.weight": torch.ones(2)}, cities(), "a state dict was given, and no nn.Module"),
+        ({"users": Dense()}, {"users": cities()}, "'users' is no tower; towers are user, item"),
         (3, cities(), "int was given for the model tower, and no nn.Module"),
         ({}, {}, "no module was given"),
         ({"user": Dense()}, {"item": cities()}, "the example inputs are item, and the towers are user"),

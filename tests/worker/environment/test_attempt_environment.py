@@ -91,6 +91,21 @@ def test_real_ranks_see_no_secret_and_are_limited(
             assert told["Max address space"][0] == "unlimited"  # mapped tables take more than there is
 
 
+def test_a_workers_attempt_gets_no_family_of_its_environment(
+    holding: Holding, worker_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only `slipway export` names one, for the attempts that it starts itself."""
+    monkeypatch.setenv("SLIPWAY_OWN_FAMILY", '{"kind": "file"}')
+    monkeypatch.setenv("SLIPWAY_FAMILIES", "listed")
+    command = (sys.executable, "-c", "import os; print(sorted(os.environ))")
+    with open_workspace(holding.job, CONFIG_TEXT, worker_dir) as workspace:
+        process = CommandLauncher(command, ATTEMPT_ENVIRONMENT).start(workspace, ranks=1)
+        assert process.wait() == 0
+        said = process.last_lines(1)
+        process.stop()
+    assert "'SLIPWAY_FAMILIES'" in said and "SLIPWAY_OWN_FAMILY" not in said
+
+
 @pytest.mark.parametrize("name", sorted(SECRETS))
 def test_a_secret_is_not_among_what_is_passed_on(name: str) -> None:
     assert not ATTEMPT_ENVIRONMENT.make_confinement().permits(name)
