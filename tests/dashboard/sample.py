@@ -159,7 +159,8 @@ MISMATCH = CheckpointMismatch(
 
 def mismatched() -> Job:
     """A job whose only tower does not fit its checkpoint."""
-    tower = broken(TowerName.MODEL).model_copy(update={"failure": Failure.of(MISMATCH)})
+    reached = {"stage": Stage.CHECKPOINT, "stage_seconds": {Stage.CONFIG: SECONDS[Stage.CONFIG]}}
+    tower = broken(TowerName.MODEL).model_copy(update={"failure": Failure.of(MISMATCH), **reached})
     made = job(JobState.FAILED, tower, checkpoint="dlrm_hstu/model.ckpt-78", minutes=95)
     return made.model_copy(update={"failure": tower.failure})
 
