@@ -113,6 +113,12 @@ gpu-build: $(CUDA_VENV)/.installed ## without a GPU: compile packages for sm_90 
 	@$(CUDA_VENV)/bin/python protos/compile.py
 	@$(CUDA_VENV)/bin/python -m pytest -q -m gpubuild tests/gpu_build $(ARGS)
 
+# Of the default environment, whatever TORCH and PYTHON say of the other machine.
+.PHONY: gpu-kit
+gpu-kit: ## into .gpu-kit: what a GPU machine without a package index lacks; PYTHON=3.12 TORCH=2.11 are that machine's
+	@test -x .venv/bin/python || { echo 'run make install first' >&2; exit 1; }
+	@.venv/bin/python -m deploy.gpu_kit $(if $(filter 3.%,$(PYTHON)),--python $(PYTHON)) $(if $(TORCH),--torch $(TORCH)) $(ARGS)
+
 .PHONY: bench
 bench: install ## run the benchmarks of benchmarks/README.md, hours and 25 GB of disk; ARGS="service warm" for some
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -10,7 +10,6 @@ import urllib.request
 from collections.abc import Iterator
 from uuid import uuid4
 
-import boto3
 import pytest
 
 
@@ -46,6 +45,8 @@ def s3_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def s3_uri(s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A prefix in a bucket of its own, with boto3's environment set to reach it."""
+    import boto3  # every run of the tests loads this file, also where there is no boto3 (docs/gpu.md)
+
     settings = {
         "AWS_ENDPOINT_URL": s3_endpoint,
         "AWS_ACCESS_KEY_ID": "test",

@@ -20,7 +20,7 @@ from exporter.errors import InvalidArtifact, InvalidRows
 from exporter.items.index import require_faiss
 from exporter.items.vector_files import Vectors
 from exporter.manifest import Metric
-from exporter.release.search_process import SearchReply, SearchRequest, SearchSetup
+from exporter.release.search_messages import SearchReply, SearchRequest, SearchSetup
 from exporter.verify.runner_process import RunnerProcess
 
 _CHILD = "exporter.release.search_process"

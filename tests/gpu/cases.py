@@ -9,6 +9,22 @@ if TYPE_CHECKING:
 
 ZOO = Path(__file__).parents[1] / "board" / "zoo.json"
 FAMILIES = ("hstu_match", "dlrm_hstu", "dlrm_hstu_trunc", "dssm", "dat", "mind", "multi_tower_din", "dbmtl")
+MORE_FAMILIES = (
+    *(
+        "ultra_hstu",
+        "sid_rqvae",
+        "sid_rqkmeans",
+        "dssm_v2",
+        "tdm",
+        "dc2vr",
+        "pepnet",
+        "ple",
+        "mmoe",
+        "wukong",
+    ),
+    *("multi_tower_seq_kinds", "rocket_launching", "mask_net", "multi_tower", "dcn_v1", "dcn_v2"),
+    *("dlrm", "deepfm", "xdeepfm", "wide_and_deep"),
+)
 
 
 @dataclass(frozen=True)
@@ -20,7 +36,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        return "-".join((self.model, *(str(value) for _, value in self.changes))).replace(" ", "")
+        words = (field if value is True else str(value) for field, value in self.changes)
+        return "-".join((self.model, *words)).replace(" ", "")
 
 
 def _case(model: str, **changes: object) -> Case:
@@ -41,7 +58,9 @@ LOW = tuple(
     _case(model, mode="unified", precision=precision)
     for model, precision in (("hstu_match", "bf16"), ("hstu_match", "fp16"), ("dlrm_hstu", "bf16"))
 )
-CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW)
+TF32 = (_case("hstu_match", mode="unified", tf32=True), _case("dlrm_hstu", mode="unified", tf32=True))
+MORE = tuple(_case(model, mode="unified") for model in MORE_FAMILIES)
+CASES = (*WITH_KERNELS, *IN_BOTH_MODES, *QUANTISED, *LOW, *TF32, *MORE)
 
 
 def request_of(case: Case, folder: Path) -> dict[str, object]:
