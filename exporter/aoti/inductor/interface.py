@@ -6,13 +6,15 @@ own, which the compiler of the rest is told of. The source that a package contai
 """
 
 import hashlib
+import os
 import secrets
 import shlex
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from unittest import mock
 
@@ -32,21 +34,35 @@ def link_interface(folder: Path) -> Iterator[None]:
     """Keep the compiled interface of packages in `folder`; see `workarounds.INTERFACE`.
 
     Where a source cannot be divided, or one of the parts cannot be compiled, the source is compiled whole.
+    With more than one core this goes on while the kernels are compiled, until the objects are linked.
     """
     run_whole = cpp_builder.run_compile_cmd
+    in_turn = len(os.sched_getaffinity(0)) == 1  # two compilers would take more memory, and no less time
+    begun: list[Callable[[], None]] = []
+
+    def finish(build: Callable[[], object], command_line: str, cwd: Path | str) -> None:
+        try:
+            build()
+        except (OSError, subprocess.CalledProcessError):
+            run_whole(command_line, str(cwd))  # its message is about the whole source
 
     def run(command_line: str, cwd: str) -> None:
-        divided = divide(shlex.split(command_line))
-        try:
-            if divided is not None:
-                divided.build(folder)
-                return
-        except (OSError, subprocess.CalledProcessError):
-            pass  # the compiler's message on the whole source is the one to report
-        run_whole(command_line, cwd)
+        words = shlex.split(command_line)
+        divided = divide(words)
+        if divided is None:
+            while begun and "-c" not in words:  # it links
+                begun.pop()()
+            run_whole(command_line, cwd)
+        elif in_turn:
+            finish(partial(divided.build, folder), command_line, cwd)
+        else:
+            built = beside.submit(divided.build, folder).result
+            begun.append(partial(finish, built, command_line, divided.target.parent))  # `cwd` is gone by then
 
-    with mock.patch.object(cpp_builder, "run_compile_cmd", run):
+    with ThreadPoolExecutor(1) as beside, mock.patch.object(cpp_builder, "run_compile_cmd", run):
         yield
+        while begun:
+            begun.pop()()
 
 
 @dataclass(frozen=True, kw_only=True)

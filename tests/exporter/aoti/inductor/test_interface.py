@@ -1,7 +1,9 @@
 """The interface of packages is compiled once, kept, and linked; what is kept and a source never disagree."""
 
+import os
 import shlex
 import subprocess
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +21,12 @@ _INTERFACE = Path(torch.__path__[0], "_inductor", "codegen", "aoti_runtime", "in
 _HEAD = "\n#include <torch/csrc/inductor/aoti_include/cpu.h>\n"
 _ANSWER = 'extern "C" int answer() { return 42; }\n'
 _USES_A_MACRO = 'extern "C" AOTIRuntimeError answer() { CONVERT_EXCEPTION_TO_ERROR_CODE({}) }\n'
+
+
+@pytest.fixture(autouse=True)
+def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source is compiled by the time that the call returns."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
 
 
 class Compiler:
@@ -155,3 +163,42 @@ def test_neither_the_rest_nor_a_precompiled_header_is_part_of_its_name(tmp_path:
     assert one.name(tmp_path) == other.name(tmp_path)
     with_header = replace(other, command=(*other.command, "-include", "/somewhere/header.h"))
     assert with_header.name(tmp_path) == one.name(tmp_path)
+
+
+@pytest.mark.slow
+def test_on_two_cores_kernels_are_compiled_meanwhile_and_linking_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    is_compiled = threading.Event()
+    build = DividedSource.build
+
+    def build_after_the_kernels(divided: DividedSource, folder: Path) -> None:
+        assert is_compiled.wait(120)
+        build(divided, folder)
+
+    monkeypatch.setattr(DividedSource, "build", build_after_the_kernels)
+    builder = _builder(tmp_path / "a", _HEAD + _INTERFACE + _ANSWER)
+    kernels = tmp_path / "k.kernel.cpp"
+    kernels.write_text('extern "C" int kernel() { return 1; }\n')
+    with link_interface(tmp_path / "kept"):
+        builder.build()
+        cpp_builder.run_compile_cmd(f"g++ -fPIC -c {kernels} -o {kernels}.o", str(tmp_path))
+        is_compiled.set()
+        library, objects = tmp_path / "a.so", f"{builder.get_target_file_path()} {kernels}.o"
+        cpp_builder.run_compile_cmd(f"g++ -shared {objects} -o {library}", str(tmp_path))
+    linked = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout
+    assert {"answer", "kernel"} <= {line.split()[-1] for line in linked.splitlines()}
+
+
+@pytest.mark.slow
+def test_on_two_cores_linking_says_what_could_not_be_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    builder = _builder(tmp_path / "a", _HEAD + _INTERFACE + "int answer() { return nothing; }\n")
+    linking = f"g++ -shared {builder.get_target_file_path()} -o a.so"
+    with link_interface(tmp_path / "kept"):
+        builder.build()
+        with pytest.raises(CppCompileError, match="nothing"):
+            cpp_builder.run_compile_cmd(linking, str(tmp_path))
