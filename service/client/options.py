@@ -135,13 +135,7 @@ def add_spec_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_layout_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that decide on the files of a tower."""
-    parser.add_argument(
-        "--layout",
-        choices=[layout.value for layout in Layout],
-        help="triton: each tower's folder holds a model repository for Triton Inference Server; "
-        "torcheasyrec, with --mode two_stage: the two files that TorchEasyRec's own loader reads",
-    )
+    """Add the options that decide on the files of a layout, and on sample requests."""
     parser.add_argument(
         "--triton-prefix",
         metavar="NAME",
@@ -188,6 +182,12 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=[mode.value for mode in Mode],
         help="unified (default): tables and dense part in one package; two_stage: one package for each",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=[layout.value for layout in Layout],
+        help="triton: each tower's folder holds a model repository for Triton Inference Server; "
+        "torcheasyrec, with --mode two_stage: the two files that TorchEasyRec's own loader reads",
     )
     parser.add_argument(
         "--tables",

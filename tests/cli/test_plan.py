@@ -83,6 +83,17 @@ def test_it_says_that_packages_will_refuse_more_than_is_tried(capsys: pytest.Cap
     assert _json(capsys)["strict_bounds"] is False
 
 
+def test_a_layout_decides_on_what_passes_between_two_stages(capsys: pytest.CaptureFixture[str]) -> None:
+    def dtypes(layout: str) -> dict[str, str]:
+        plan = PlanView.model_validate(_json(capsys, "--mode", "two_stage", "--layout", layout))
+        return {each.name: each.dtype for tower in plan.towers for each in tower.group_tensors}
+
+    name = "uih_action__sequence_length"
+    ours, theirs = dtypes("slipway"), dtypes("torcheasyrec")
+    assert theirs[name] == "int32"
+    assert ours.get(name) != "int32"
+
+
 def test_two_stages_show_what_passes_between_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--config", str(CONFIG), "--mode", "two_stage"]) == 0
     assert "uih_action__sequence " in capsys.readouterr().out
