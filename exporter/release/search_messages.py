@@ -1,4 +1,4 @@
-"""What the process that searches a published index is told and answers: JSON lines. No FAISS here."""
+"""The messages of the process that searches a published index, which may be read where FAISS is missing."""
 
 from pathlib import Path
 

@@ -178,23 +178,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         choices=towers,
         help="a tower to export; may be repeated; default: all towers of the model",
     )
-    parser.add_argument(
-        "--mode",
-        choices=[mode.value for mode in Mode],
-        help="unified (default): tables and dense part in one package; two_stage: one package for each",
-    )
-    parser.add_argument(
-        "--layout",
-        choices=[layout.value for layout in Layout],
-        help="triton: each tower's folder holds a model repository for Triton Inference Server; "
-        "torcheasyrec, with --mode two_stage: the two files that TorchEasyRec's own loader reads",
-    )
-    parser.add_argument(
-        "--tables",
-        dest="table_layout",
-        choices=[layout.value for layout in TableLayout],
-        help="sharded, with --mode two_stage: each rank writes its rows of the tables beside a dense package",
-    )
+    _add_package_options(parser)
     parser.add_argument(
         "--max-batch-size",
         type=int,
@@ -215,6 +199,27 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         dest="table_dtypes",
         type=_table_dtype,
         help=f"dtype of the rows of all tables, or of one: {', '.join(TableDtype)}; may be repeated",
+    )
+
+
+def _add_package_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that decide on a tower's packages."""
+    parser.add_argument(
+        "--mode",
+        choices=[mode.value for mode in Mode],
+        help="unified (default): tables and dense part in one package; two_stage: one package for each",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=[layout.value for layout in Layout],
+        help="triton: each tower's folder holds a model repository for Triton Inference Server; "
+        "torcheasyrec, with --mode two_stage: the two files that TorchEasyRec's own loader reads",
+    )
+    parser.add_argument(
+        "--tables",
+        dest="table_layout",
+        choices=[layout.value for layout in TableLayout],
+        help="sharded, with --mode two_stage: each rank writes its rows of the tables beside a dense package",
     )
 
 
