@@ -3,11 +3,24 @@
 import torch
 from torch import Tensor
 
-from tests.planted.lies import about_cache, about_calls, about_code, about_packages, about_publishing
+from tests.planted.lies import (
+    about_cache,
+    about_calls,
+    about_code,
+    about_packages,
+    about_publishing,
+    about_scripted,
+)
 from tests.planted.lies.compiler import change_output
 from tests.planted.lies.lie import Lie, Plant
 
-LIES: tuple[Lie, ...] = (*about_code.LIES, *about_cache.LIES, *about_calls.LIES, *about_publishing.LIES)
+LIES: tuple[Lie, ...] = (
+    *about_code.LIES,
+    *about_scripted.LIES,
+    *about_cache.LIES,
+    *about_calls.LIES,
+    *about_publishing.LIES,
+)
 
 
 def _wrong_at(rows: int) -> Plant:

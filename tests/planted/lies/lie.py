@@ -21,6 +21,7 @@ class Lie:
     code: str  # of the error that must end the export
     says: tuple[str, ...]  # what the error's message must name
     family: str = "RankerFamily"  # of tests.planted.lies.model: its model is exported
+    recorded: str = ""  # the recorded model of TorchEasyRec that is exported instead
     smallest: str = ""  # the operator that the smallest case is about, where one exists
     spec: Mapping[str, object] = field(default_factory=dict)  # fields of the request beside the model's
     warm: bool = False  # an honest export of the same request comes before it, and fills the code cache

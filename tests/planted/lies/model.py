@@ -17,6 +17,7 @@ from exporter.families.family import (
     TowerDeclaration,
     TowerName,
 )
+from tests.exporter.models.recorded import FIXTURES, rows_of
 
 _TABLE_ROWS = 60
 _WIDTH = 8
@@ -183,5 +184,16 @@ def write_sources(family: str, folder: Path, *, seed: int = 3) -> dict[str, str]
         **items,
         "checkpoint_uri": str(folder / "weights.safetensors"),
         "sample_input_uri": str(folder / "rows.parquet"),
+        "output_uri": str(folder / "out"),
+    }
+
+
+def recorded_sources(model: str, folder: Path) -> dict[str, str]:
+    """Return the fields of a request that name a recorded model's config, checkpoint and rows."""
+    [checkpoint] = (FIXTURES / model).glob("model.ckpt-*")
+    return {
+        "config": (FIXTURES / model / "pipeline.config").read_text(),
+        "checkpoint_uri": str(checkpoint),
+        "sample_input_uri": str(rows_of(model)),
         "output_uri": str(folder / "out"),
     }

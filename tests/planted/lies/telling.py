@@ -16,7 +16,7 @@ from exporter.attempt.attempt import DIAGNOSTICS
 from exporter.outcome import ExportOutcome, Failure
 from exporter.spec import ExportSpec, TowerName
 from tests.planted.lies.lie import Lie
-from tests.planted.lies.model import write_sources
+from tests.planted.lies.model import recorded_sources, write_sources
 
 LIMIT_S = 1200.0  # of a telling: the search for a smallest case alone may take most of it
 _ROOT = Path(__file__).parents[3]
@@ -82,14 +82,12 @@ def tell(lie: Lie, installed: str, folder: Path, kept_code: Path) -> Told:
     Lies about the steps behind the compiler share the code in `kept_code`.
     """
     code_cache = str(folder / "code") if lie.warm else str(kept_code) if lie.reuses else None
-    fields = {
-        "family": installed,
-        "config": "{}",
-        "max_batch_size": 512,
-        **write_sources(lie.family, folder),
-        **lie.spec,
-    }
-    spec = ExportSpec.model_validate(fields)
+    model = (
+        recorded_sources(lie.recorded, folder)
+        if lie.recorded
+        else {"family": installed, "config": "{}", **write_sources(lie.family, folder)}
+    )
+    spec = ExportSpec.model_validate({"max_batch_size": 512, **model, **lie.spec})
     if lie.warm:
         honest = Order(spec=spec, workspace=folder / "honest", code_cache=code_cache)
         outcome = export_apart(honest).outcome
