@@ -8,7 +8,6 @@ in a new process.
 """
 
 import functools
-import json
 import subprocess
 import sys
 import time
@@ -28,7 +27,8 @@ from benchmarks.measure.models import demo_model
 from benchmarks.measure.process_memory import processor_seconds
 from exporter.spec import ExportSpec
 from launcher.up import running_stack
-from service.client.rest import SlipwayClient
+from slipway.client import Client
+from slipway.rest.json_values import to_text
 
 _STORED, _FEW_STORED = (1, 1_000, 100_000, 1_000_000), (1, 100, 1_000)
 _CLIENTS = (1, 4)
@@ -236,7 +236,7 @@ def _first_stage(run: Run, spec: ExportSpec) -> FirstStage:
     running, stage, importing = [], [], []
     environment = {"SLIPWAY_CODE_CACHE": "off", "TORCHINDUCTOR_CACHE_DIR": str(run.folder / "compiler")}
     with running_stack(run.folder / "stack", environment=environment) as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         for number in range(2 if run.quick else run.rounds):
             begun = time.monotonic()
             subprocess.run([sys.executable, "-c", "import torch"], check=True)
@@ -253,7 +253,7 @@ def _first_stage(run: Run, spec: ExportSpec) -> FirstStage:
     )
 
 
-def _one_job(client: SlipwayClient, spec: ExportSpec) -> tuple[float, float]:
+def _one_job(client: Client, spec: ExportSpec) -> tuple[float, float]:
     """Return seconds until the job ran and until a tower was in a stage; then cancel the job."""
     begun = time.monotonic()
     job = client.submit(spec)
@@ -271,7 +271,7 @@ def _one_job(client: SlipwayClient, spec: ExportSpec) -> tuple[float, float]:
         if job.state.is_final:
             break
         time.sleep(_LOOK_S)
-    raise SystemExit(f"the job came to no stage: {json.dumps(job.model_dump(mode='json'))[:2000]}")
+    raise SystemExit(f"the job came to no stage: {to_text(job)[:2000]}")
 
 
 def tables(result: ServiceFigures) -> tuple[Table, ...]:

@@ -21,9 +21,9 @@ from exporter.storage.local import LocalStore
 from jobs.ids import is_job_id
 from processes.startup import settings_or_exit
 from service.client.options import non_empty
-from service.client.rest import SlipwayClient
 from service.client.tables import console, table_of
 from service.commands.client_options import add_url_option, client_of
+from slipway.rest.synchronous import Client
 
 _DIFFERENT = 1
 _PROMOTED, _LATEST = "promoted:", "latest:"
@@ -144,7 +144,7 @@ def _compare(
         return compare_releases(old, new, request, scratch=Path(folder))
 
 
-def _resolve(side: str, client: SlipwayClient) -> str | ReleasedArtifacts:
+def _resolve(side: str, client: Client) -> str | ReleasedArtifacts:
     """Return a URI as it is; look up in the service what is named by a job or a model."""
     is_model = side.startswith((_PROMOTED, _LATEST))
     if not is_model and (not is_job_id(side) or Path(side).exists()):
@@ -159,7 +159,7 @@ def _resolve(side: str, client: SlipwayClient) -> str | ReleasedArtifacts:
     return ReleasedArtifacts(job_id=side, towers=_towers_of_job(client, side))
 
 
-def _towers_of_job(client: SlipwayClient, job_id: str) -> dict[TowerName, str]:
+def _towers_of_job(client: Client, job_id: str) -> dict[TowerName, str]:
     """Return the artifact of each tower that a job published, or that the job published which it retries."""
     towers: dict[TowerName, str] = {}
     before: str | None = job_id

@@ -18,10 +18,10 @@ from jobs.model import JobState
 from jobs.queue import MemoryQueue
 from jobs.stores.memory_store import MemoryJobStore
 from processes.startup import settings_or_exit
+from service.client.local_job import answer_of
 from service.client.options import add_spec_options, spec_of
-from service.client.watch import display, exit_code, show_end
+from service.client.watch import display, exit_code, show_as_json, show_end
 from service.planning import planner
-from service.schemas import JobView
 from worker.environment.attempt_environment import make_attempt_environment
 from worker.launch import RanksLauncher, resident_of_one_job
 from worker.settings import AttemptEnvironmentSettings, SigningSettings
@@ -88,14 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
         def show_progress() -> None:
-            show(JobView.of(store.get(job.id)))
+            show(answer_of(store.get(job.id)))
 
         while store.get(job.id).state is JobState.QUEUED:  # also after a transient failure
             supervisor.run(claim_attempt(store, job), on_beat=show_progress, place=rendezvous)
             show_progress()
-    view = JobView.of(store.get(job.id))
+    view = answer_of(store.get(job.id))
     if arguments.json:
-        print(view.model_dump_json())
+        show_as_json(view)
     else:
         show_end(view)
     return exit_code(view)

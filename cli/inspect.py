@@ -31,6 +31,7 @@ from jobs.ids import is_job_id
 from service.client.options import non_empty
 from service.client.tables import console, sizes_text, table_of
 from service.commands.client_options import add_url_option, client_of
+from slipway.rest.json_values import to_text
 
 _WEIGHTS = {
     IdWeights.APPLY: "multiplies weighted ids by their weights, as training did",
@@ -77,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     verified, named = arguments.verify is not None, arguments.artifact
     is_job = is_job_id(named) and not verified and not Path(named).exists()
     if is_job:
-        manifest = client_of(arguments).manifest(named)
+        manifest = Manifest.model_validate_json(to_text(client_of(arguments).manifest(named)))
     else:
         manifest = (
             verify_artifact(named, VerifyingKey(arguments.verify)) if verified else read_manifest(named)

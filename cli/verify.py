@@ -116,7 +116,7 @@ def _locate(arguments: argparse.Namespace, folder: Path) -> str:
     if not is_job_id(named) or Path(named).exists():
         return named
     into = folder / "artifact"
-    client_of(arguments).download(named, into, towers=towers_of(arguments), key=key_of(arguments))
+    client_of(arguments).download(named, into, towers=towers_of(arguments), key=arguments.verify)
     return str(into)
 
 

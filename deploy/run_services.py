@@ -26,8 +26,8 @@ from exporter.spec import ExportSpec, TowerName
 from jobs.model import JobState
 from launcher.ports import free_port
 from processes.settings import inherited_environment
-from service.client.rest import SlipwayClient
 from service.client.watch import watch
+from slipway.client import Client
 
 _MODEL = ROOT / "tests" / "fixtures" / "torcheasyrec"
 _START_S = 120.0
@@ -63,7 +63,7 @@ def run_compose_services(service: Path, worker: Path, folder: Path) -> Iterator[
         stage.until_healthy("api", services["api"], service / "bin")
         stage.until_healthy("worker", services["worker"], worker / "bin")
         yield "api and worker: started by their commands, well by their health checks"
-        client = SlipwayClient(f"http://127.0.0.1:{ports['api']}", _KEY)
+        client = Client(f"http://127.0.0.1:{ports['api']}", _KEY)
         told = {name: places.environment(services[name]) for name in ("api", "worker")}
         yield _run_export(client, told, store, f"127.0.0.1:{ports['api']}")
         drain = Service(command=("python", "-m", "worker.drain"), environment=services["worker"].environment)
@@ -145,9 +145,7 @@ def _with_key(service: Service, key: AccessKey) -> Service:
     return replace(service, environment={**service.environment, **drawn})
 
 
-def _run_export(
-    client: SlipwayClient, told: Mapping[str, Mapping[str, str]], store: MotoStore, host: str
-) -> str:
+def _run_export(client: Client, told: Mapping[str, Mapping[str, str]], store: MotoStore, host: str) -> str:
     """Export a small tower from the bucket into the bucket, and fetch the package as a caller would."""
     began = time.monotonic()
     job = watch(client, client.submit(_upload_inputs(told["worker"])).id, lambda _: None)

@@ -17,6 +17,7 @@ from exporter.errors import (
 from exporter.manifest import TowerEntry
 from exporter.reports.release_report import ReleaseReport
 from exporter.spec import Frozen, TowerName
+from slipway.rest.errors import SlipwayError
 
 _LONGEST = {
     "message": LONGEST_MESSAGE,
@@ -51,14 +52,14 @@ class Failure(Frozen):
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """Describe an error; one outside the tree is reported as `internal_error`, unless a disk is full."""
-        if isinstance(error, ExportError):
+        if isinstance(error, ExportError | SlipwayError):
             return cls(
                 code=error.code,
                 message=error.message,
                 hint=error.hint,
                 where=error.where,
                 retryable=error.retryable,
-                report=error.report,
+                report=error.report if isinstance(error, ExportError) else "",
             )
         if _NO_SPACE in str(error):  # some libraries that write files raise no OSError
             full = StorageError(f"a disk is full: {error}", hint=_MAKE_ROOM)

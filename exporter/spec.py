@@ -20,30 +20,12 @@ from exporter.options.layout import Layout, ModelPrefix
 from exporter.options.release_gate import ReleaseGate
 from exporter.options.tables import Tables, TablesOrLayout
 from exporter.torch_releases import TorchRelease as TorchRelease  # requests and views import it from here
+from slipway.rest.names import Device as Device  # as this one and the next two
+from slipway.rest.names import Mode as Mode
+from slipway.rest.names import TowerName as TowerName
 
 MAX_RANKS = 16
 MAX_TARGETS = 8
-
-
-class TowerName(StrEnum):
-    """A servable slice of a model."""
-
-    USER = "user"
-    ITEM = "item"
-    MODEL = "model"
-    EMBEDDING = "embedding"  # of a tree model: the vectors of items, by which the tree is built
-
-    @property
-    def reads_items(self) -> bool:
-        """Return whether its rows are items, one per row, so that it can give the vectors of all of them."""
-        return self in (TowerName.ITEM, TowerName.EMBEDDING)
-
-
-class Mode(StrEnum):
-    """The packages of a tower: one, or two that run one after the other."""
-
-    UNIFIED = "unified"  # one package holds tables and dense part
-    TWO_STAGE = "two_stage"  # a sparse package looks up embeddings, a dense package computes the outputs
 
 
 class IdWeights(StrEnum):
@@ -51,13 +33,6 @@ class IdWeights(StrEnum):
 
     APPLY = "apply"  # multiply each id's row by its weight, as training does
     IGNORE = "ignore"  # treat every weight as 1, as packages that TorchEasyRec exports do
-
-
-class Device(StrEnum):
-    """The kind of device that a package runs on."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 SubmoduleName = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^\w+(\.\w+)*$")]

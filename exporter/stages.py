@@ -3,26 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from enum import StrEnum
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-
-class Stage(StrEnum):
-    """A step of one tower's export; the members stand in the order in which the steps run."""
-
-    TABLES = "tables"  # write, check and upload this rank's rows of the tables; only for sharded tables
-    CONFIG = "config"  # read the pipeline config, choose the view, plan the dims
-    CHECKPOINT = "checkpoint"  # read the weights, strictly
-    ROWS = "rows"  # read rows and encode them
-    TRACE = "trace"  # torch.export
-    COMPILE = "compile"  # AOTInductor
-    VERIFY = "verify"  # compare the package with eager, in a fresh process
-    ITEMS = "items"  # compute item vectors and build their index; only if the request asks for them
-    PUBLISH = "publish"  # upload and check digests; the manifest is uploaded once all towers are there
-    RELEASE = "release"  # judge what was published; only if the request has a release gate
-
+from slipway.rest.names import Stage as Stage  # the exporter imports it from here
 
 Kind = Literal["started", "progress", "noted", "finished", "failed"]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from enum import StrEnum
 
 from pydantic import Field
 
@@ -11,16 +10,9 @@ from exporter.spec import Frozen, Target, TowerName
 from jobs.ids import JobId
 from jobs.model import Job, JobState, TowerProgress, TowerState
 from jobs.verdicts import ReleaseVerdict
+from slipway.rest.names import EventType as EventType  # webhooks import it from here
 
 _TOWER_ENDS = frozenset({TowerState.SUCCEEDED, TowerState.FAILED})
-
-
-class EventType(StrEnum):
-    """The kinds of events that callers receive about a job."""
-
-    EXPORT_STARTED = "export.started"  # an attempt started
-    TOWER_FINISHED = "tower.finished"  # published, or failed for good
-    EXPORT_FINISHED = "export.finished"  # the job has ended, in whatever state
 
 
 class JobNews(Frozen):

@@ -9,7 +9,6 @@ every step returns a new record, which `jobs.lease` stores only if nobody else h
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Literal, Self
 
 from pydantic import Field
@@ -25,6 +24,8 @@ from jobs.route import Route, make_route
 from jobs.spec import JobSpec
 from jobs.verdicts import ReleaseVerdict as ReleaseVerdict  # the record's views import it from here
 from jobs.verdicts import is_blessed
+from slipway.rest.names import JobState as JobState  # as this one and the next
+from slipway.rest.names import TowerState as TowerState
 
 MAX_SETBACKS = 3
 MAX_ABANDONED = 2  # a job that two workers have abandoned is not given to a third
@@ -32,35 +33,10 @@ ANYONE = "anyone"  # owner of jobs where no API keys are required
 NOBODY = "nobody"  # worker in the lease of a job that is to be closed
 
 
-class JobState(StrEnum):
-    """The states of a job."""
-
-    QUEUED = "queued"  # accepted; no worker holds it
-    RUNNING = "running"  # one worker holds the lease
-    SUCCEEDED = "succeeded"  # every tower is published
-    PARTIALLY_SUCCEEDED = "partially_succeeded"  # some towers are published, others failed
-    FAILED = "failed"  # nothing is published; see Job.failure
-    CANCELLED = "cancelled"  # stopped at the caller's request
-
-    @property
-    def is_final(self) -> bool:
-        return self not in MOVES
-
-
 MOVES: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
     JobState.RUNNING: frozenset(JobState) - {JobState.RUNNING},
 }  # a finished job moves nowhere
-
-
-class TowerState(StrEnum):
-    """The states of one tower in an attempt."""
-
-    WAITING = "waiting"  # no stage has started
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"  # published
-    FAILED = "failed"  # see TowerProgress.failure
-    CANCELLED = "cancelled"  # its job was cancelled, in any stage
 
 
 class VerificationSummary(Frozen):

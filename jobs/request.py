@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StrictBool, model_validator
 
 from exporter.redaction import shorten
 from exporter.spec import ExportSpec, Frozen
+from slipway.rest.names import Priority as Priority  # records and views import it from here
 
 _MOST_ENTRIES = 4096  # of a body, or of one of its fields
 
@@ -25,14 +25,6 @@ class PostedBody(Frozen):
                     of = f" of {shorten(str(name), 100)}" if name else ""
                     raise ValueError(f"{len(value):,} entries{of} are more than any request has")
         return body
-
-
-class Priority(StrEnum):
-    """The order in which workers take waiting jobs."""
-
-    HIGH = "high"
-    NORMAL = "normal"
-    LOW = "low"
 
 
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]

@@ -1,37 +1,101 @@
-"""The public Python client: `from slipway.client import Client, AsyncClient`."""
+"""Calls to a running Slipway, by httpx alone: `from slipway.client import Client, AsyncClient`."""
 
-from exporter.errors import ExportError
-from exporter.manifest import Manifest
-from exporter.spec import Device, ExportSpec, Mode, TowerName
-from exporter.towers.plan import PlanRequest
-from jobs.control.releases import Release
-from jobs.model import JobState, TowerState
-from jobs.request import ExportRequest, Priority
-from service.client.asynchronous import AsyncSlipwayClient as AsyncClient
-from service.client.errors import RequestRefused, ServiceUnreachable
-from service.client.rest import SlipwayClient as Client
-from service.schemas import JobList, JobLog, JobView, ModelList, PlanView
+from slipway.rest.answers import (
+    Comparison,
+    DeliveryList,
+    DeliveryView,
+    Failure,
+    JobList,
+    JobLog,
+    JobView,
+    LogPart,
+    Manifest,
+    ModelList,
+    PlanView,
+    Problem,
+    Readiness,
+    Release,
+    ReleasedTower,
+    SubscriptionList,
+    SubscriptionMade,
+    SubscriptionView,
+    TowerProgress,
+    Trigger,
+    TriggerList,
+    TriggerTrial,
+    TriggerView,
+    Try,
+    Worker,
+)
+from slipway.rest.asynchronous import AsyncClient
+from slipway.rest.errors import (
+    DownloadFailed,
+    RequestRefused,
+    ServiceUnreachable,
+    SignatureRefused,
+    SlipwayError,
+    StillRunning,
+)
+from slipway.rest.json_values import JsonObject
+from slipway.rest.names import (
+    DeliveryState,
+    Device,
+    EventType,
+    JobState,
+    Mode,
+    Priority,
+    Stage,
+    TowerName,
+    TowerState,
+)
+from slipway.rest.requests import ExportRequest, PlanRequest, SubscriptionRequest
+from slipway.rest.synchronous import Client
 
 __all__ = [
     "AsyncClient",
     "Client",
+    "Comparison",
+    "DeliveryList",
+    "DeliveryState",
+    "DeliveryView",
     "Device",
-    "ExportError",
+    "DownloadFailed",
+    "EventType",
     "ExportRequest",
-    "ExportSpec",
+    "Failure",
     "JobList",
     "JobLog",
     "JobState",
     "JobView",
+    "JsonObject",
+    "LogPart",
     "Manifest",
     "Mode",
     "ModelList",
     "PlanRequest",
     "PlanView",
     "Priority",
+    "Problem",
+    "Readiness",
     "Release",
+    "ReleasedTower",
     "RequestRefused",
     "ServiceUnreachable",
+    "SignatureRefused",
+    "SlipwayError",
+    "Stage",
+    "StillRunning",
+    "SubscriptionList",
+    "SubscriptionMade",
+    "SubscriptionRequest",
+    "SubscriptionView",
     "TowerName",
+    "TowerProgress",
     "TowerState",
+    "Trigger",
+    "TriggerList",
+    "TriggerTrial",
+    "TriggerView",
+    "Try",
+    "Worker",
 ]

@@ -20,8 +20,7 @@ from jobs.stores.redis_store import connect
 from launcher.ports import free_port
 from launcher.up import running_stack
 from processes.guarded_process import GuardedProcess
-from service.client.rest import SlipwayClient
-from service.schemas import JobView
+from slipway.client import Client, JobView
 
 WORKERS = 2
 _BUCKET = "releases"
@@ -48,7 +47,7 @@ class DoneJob:
 class TwoWorkers:
     """Two workers, and what they are asked for."""
 
-    client: SlipwayClient
+    client: Client
     redis_url: str
     s3_log: Path
 
@@ -108,7 +107,7 @@ def running_two_workers(folder: Path) -> Iterator[TwoWorkers]:
             },
         )
         running.callback(second.stop)
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         deadline = time.monotonic() + _START_S
         while client.ready().workers != WORKERS:
             if time.monotonic() > deadline or second.exit_status() is not None:
@@ -162,7 +161,7 @@ def _running_s3(log: Path) -> Iterator[dict[str, str]]:
 def _describe(job: JobView, first: datetime) -> DoneJob:
     assert job.started_at and job.finished_at
     return DoneJob(
-        id=job.id,
+        id=JobId(job.id),
         arrived=(job.created_at - first).total_seconds(),
         started=(job.started_at - first).total_seconds(),
         ended=(job.finished_at - first).total_seconds(),

@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from benchmarks.measure.models import Model
 from jobs.model import JobState
 from launcher.up import running_stack
-from service.client.rest import SlipwayClient
-from service.schemas import JobView
+from slipway.client import Client, JobView
 
 _LOOK_S = 0.02  # until a tower is in a stage
 _REST_S = 0.2  # then, because polls take processor time from the attempt
@@ -36,7 +35,7 @@ def measure_jobs(model: Model, folder: Path, count: int) -> Iterator[WarmJob]:
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiler"),
     }
     with running_stack(folder / "stack", environment=environment) as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         _require_published(_poll(client, client.submit(model.spec(folder, seed=1000)), _until_ended), "cold")
         for number in range(count):
             spec = model.spec(folder, seed=1001 + number)
@@ -65,7 +64,7 @@ def _until_ended(job: JobView) -> bool:
 
 
 def _poll(
-    client: SlipwayClient, job: JobView, until: Callable[[JobView], bool], every_s: float = _LOOK_S
+    client: Client, job: JobView, until: Callable[[JobView], bool], every_s: float = _LOOK_S
 ) -> JobView:
     deadline = time.monotonic() + _END_S
     while not until(job):

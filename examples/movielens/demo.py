@@ -29,8 +29,8 @@ from exporter.storage.store import join_uri
 from jobs.model import JobState
 from launcher.settings import LauncherSettings
 from launcher.up import running_stack
-from service.client.rest import SlipwayClient
 from service.client.watch import display, show_end, watch
+from slipway.client import Client, SlipwayError
 
 _TOP = 10
 _OUTPUT = {TowerName.USER: "user_tower_emb", TowerName.ITEM: "item_tower_emb"}
@@ -66,7 +66,7 @@ def run(folder: Path, steps: int, console: Console) -> int:
 
 def export(url: str, data: Path, trained: Trained, folder: Path) -> str | None:
     """Post the export, follow it, and return the manifest's URI; None if it did not succeed."""
-    client = SlipwayClient(url)
+    client = Client(url)
     job = client.submit(
         ExportSpec(
             config_uri=str(trained.config),
@@ -162,7 +162,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     try:
         return run(arguments.data.absolute(), arguments.steps, console)
-    except (DownloadFailed, ExportError) as error:
+    except (DownloadFailed, ExportError, SlipwayError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Self
 
 from pydantic import Field
 
 from exporter.spec import Frozen
 from jobs.events import JobEvent
+from slipway.rest.names import DeliveryState as DeliveryState  # stores and views import it from here
 
 # Growing pauses, a day in all: a receiver that is repaired the next morning has missed nothing.
 PAUSES = tuple(
@@ -20,15 +20,6 @@ JITTER = 0.2  # share of a pause by which it may be longer or shorter
 
 _TRIES_KEPT = 20
 _GONE = 410
-
-
-class DeliveryState(StrEnum):
-    """The states of a delivery."""
-
-    WAITING = "waiting"  # to be sent, at once or after a pause
-    DELIVERED = "delivered"  # the receiver answered 2xx
-    GIVEN_UP = "given_up"  # all tries of a day failed, or the address is not allowed
-    DROPPED = "dropped"  # the receiver answered 410, or its subscription was deleted
 
 
 class Try(Frozen):

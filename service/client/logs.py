@@ -3,17 +3,17 @@
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from exporter.redaction import escape_deceptive
 from exporter.spec import TowerName
 from exporter.stages import Stage
-from jobs.diagnostics.logs import LogPart, Place
-from service.client.calls import POLL_S
-from service.client.rest import SlipwayClient
 from service.client.watch import ask_patiently
-from service.schemas import JobLog
+from slipway.rest.answers import JobLog, LogPart
+from slipway.rest.calls import POLL_S
+from slipway.rest.json_values import to_text
+from slipway.rest.synchronous import Client
 
 _WHOLE_JOB = "job"  # in the place of a tower's name
 
@@ -22,7 +22,7 @@ _WHOLE_JOB = "job"  # in the place of a tower's name
 class LogReader:
     """Reads one job's log, of one tower or stage or of all."""
 
-    client: SlipwayClient
+    client: Client
     job_id: str
     tower: TowerName | None = None
     stage: Stage | None = None
@@ -33,13 +33,13 @@ class LogReader:
 
     def follow(self) -> Iterator[LogPart]:
         """Yield new lines as they are written, and the last of them after the job has ended."""
-        printed: dict[Place, tuple[str, ...]] = {}
+        printed: dict[tuple[TowerName | None, Stage | None], tuple[str, ...]] = {}
         job = self.client.get(self.job_id)
         while True:
             for part in ask_patiently(self.read).parts:
                 place = part.tower, part.stage
                 if lines := new_lines(printed.get(place, ()), part.lines):
-                    yield part.model_copy(update={"lines": lines})
+                    yield replace(part, lines=lines)
                 printed[place] = part.lines
             if job.state.is_final:
                 return
@@ -66,5 +66,5 @@ def print_part(part: LogPart) -> None:
 
 def print_part_as_json(part: LogPart) -> None:
     """Print the tower, the stage and the lines as one line of JSON."""
-    sys.stdout.write(f"{part.model_dump_json()}\n")
+    sys.stdout.write(f"{to_text(part)}\n")
     sys.stdout.flush()

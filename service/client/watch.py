@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from exporter.errors import ExportError
-from exporter.outcome import Failure
-from jobs.model import JobState, TowerProgress, TowerState
 from jobs.verdicts import ReleaseVerdict, describe_objections
-from service.client.calls import PATIENCE_S, POLL_S
-from service.client.rest import SlipwayClient
-from service.schemas import JobView
+from slipway.rest.answers import Failure, JobView, TowerProgress
+from slipway.rest.calls import PATIENCE_S, POLL_S
+from slipway.rest.errors import SlipwayError
+from slipway.rest.json_values import JsonObject, to_text
+from slipway.rest.names import JobState, TowerState
+from slipway.rest.synchronous import Client
 
 Show = Callable[[JobView], None]
 Answer = TypeVar("Answer")
@@ -35,7 +35,7 @@ NOT_BLESSED = 4  # published, and the release gate objects to it or could not ju
 _BAR = 20  # characters
 
 
-def watch(client: SlipwayClient, job_id: str, show: Show) -> JobView:
+def watch(client: Client, job_id: str, show: Show) -> JobView:
     """Show the job at every change until it has ended."""
     job = client.get(job_id)
     show(job)
@@ -54,7 +54,7 @@ def ask_patiently(ask: Callable[[], Answer]) -> Answer:
     while True:
         try:
             return ask()
-        except ExportError as error:
+        except SlipwayError as error:
             if not error.retryable or time.monotonic() > give_up_at:
                 raise
         time.sleep(POLL_S)
@@ -91,6 +91,11 @@ def show_end(job: JobView) -> None:
         sys.stdout.write(f"{_verdict_text(verdict)}\n")
 
 
+def show_as_json(job: JobView) -> None:
+    """Print the job as one line of JSON."""
+    sys.stdout.write(f"{to_text(job)}\n")
+
+
 def exit_code(job: JobView) -> int:
     """Return the exit code for a job that has ended, so that scripts do not serve what is not blessed."""
     if job.state is JobState.SUCCEEDED and job.blessed is False:
@@ -98,7 +103,8 @@ def exit_code(job: JobView) -> int:
     return EXIT_CODES[job.state]
 
 
-def _verdict_text(verdict: ReleaseVerdict) -> str:
+def _verdict_text(answer: JsonObject) -> str:
+    verdict = ReleaseVerdict.model_validate_json(to_text(answer))
     of = f" for {verdict.target}" if verdict.target else ""
     against = (
         f"compared with job {verdict.baseline}" if verdict.baseline else "compared with no other release"

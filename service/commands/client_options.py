@@ -12,11 +12,11 @@ from pydantic import BaseModel, ValidationError
 from exporter.errors import InvalidSpec
 from exporter.frozen import in_words
 from service.client.options import non_empty
-from service.client.rest import SlipwayClient
 from service.client.settings import ClientSettings
 from service.client.tables import console, table_of
-from service.hooks.schemas import DeliveryList, SubscriptionList, TriggerList
-from service.schemas import JobList, ModelList
+from slipway.rest.answers import DeliveryList, JobList, ModelList, SubscriptionList, TriggerList
+from slipway.rest.json_values import to_text
+from slipway.rest.synchronous import Client
 
 Run = Callable[[argparse.Namespace], int]
 Model = TypeVar("Model", bound=BaseModel)
@@ -72,15 +72,15 @@ def add_page_options(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def client_of(arguments: argparse.Namespace) -> SlipwayClient:
+def client_of(arguments: argparse.Namespace) -> Client:
     """Return the client of the service at --url."""
     api_key = ClientSettings().api_key
-    return SlipwayClient(arguments.url, api_key.get_secret_value() if api_key else None)
+    return Client(arguments.url, api_key.get_secret_value() if api_key else None)
 
 
-def print_json(answer: BaseModel) -> None:
+def print_json(answer: object) -> None:
     """Print an answer as one line of JSON, at once."""
-    sys.stdout.write(f"{answer.model_dump_json()}\n")
+    sys.stdout.write(f"{to_text(answer)}\n")
     sys.stdout.flush()
 
 

@@ -4,10 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from exporter.artifact.signing import VerifyingKey
 from exporter.spec import TowerName
-from service.client.errors import DownloadFailed
 from service.commands.client_options import add_job_command, client_of, print_json
+from slipway.rest.errors import DownloadFailed
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -63,9 +62,8 @@ def _add_bundle(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
 def run_download(arguments: argparse.Namespace) -> int:
     """Fetch an artifact, and print the folder."""
     into: Path = arguments.into or Path(arguments.job_id)
-    key = VerifyingKey(arguments.verify) if arguments.verify is not None else None
     manifest = client_of(arguments).download(
-        arguments.job_id, into, towers=arguments.towers, target=arguments.target, key=key
+        arguments.job_id, into, towers=arguments.towers, target=arguments.target, key=arguments.verify
     )
     if arguments.json:
         print_json(manifest)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.hooks.deliveries import DeliveryState
 from jobs.hooks.training import TrainingEvent
-from jobs.hooks.triggers import Trigger, TriggerRule
+from jobs.hooks.triggers import TriggerRule
 from service.client.options import non_empty
 from service.commands.client_options import (
     Run,
@@ -19,7 +19,8 @@ from service.commands.client_options import (
     read_file,
     utc,
 )
-from service.hooks.schemas import DeliveryView, SubscriptionRequest
+from service.hooks.schemas import SubscriptionRequest
+from slipway.rest.answers import DeliveryView, Trigger
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

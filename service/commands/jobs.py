@@ -10,7 +10,6 @@ from jobs.model import JobState
 from jobs.request import ExportRequest, Priority
 from service.client.logs import LogReader, print_part, print_part_as_json
 from service.client.options import add_spec_options, labels_of, request_of
-from service.client.rest import SlipwayClient
 from service.client.watch import PlainLines, display, exit_code, show_end, watch
 from service.commands.client_options import (
     INTERRUPTED,
@@ -23,7 +22,8 @@ from service.commands.client_options import (
     print_page,
     utc,
 )
-from service.schemas import JobView
+from slipway.rest.answers import JobView
+from slipway.rest.synchronous import Client
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -221,7 +221,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print one page of jobs."""
     state = JobState(arguments.state) if arguments.state else None
     page = client_of(arguments).page(limit=arguments.limit, state=state, cursor=arguments.cursor)
-    columns = ("job", "state", "towers", "model", "checkpoint", "labels", "created")
+    columns = ("job", "state", "towers", "model", "family", "checkpoint", "labels", "created")
     return print_page(page, columns, map(_row, page.jobs), as_json=arguments.json)
 
 
@@ -231,6 +231,7 @@ def _row(job: JobView) -> Sequence[str]:
         job.state,
         ", ".join(f"{tower.name} {tower.state}" for tower in job.towers),
         job.model or "–",
+        job.family or "–",
         job.spec.checkpoint_uri,
         labels_text(job.labels),
         utc(job.created_at),
@@ -245,7 +246,7 @@ def _print(job: JobView, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _follow(client: SlipwayClient, job_id: str, *, as_json: bool) -> int:
+def _follow(client: Client, job_id: str, *, as_json: bool) -> int:
     try:
         if as_json:
             job = watch(client, job_id, print_json)

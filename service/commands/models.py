@@ -4,11 +4,8 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from exporter.errors import ExportError
-from jobs.control.releases import Release
 from jobs.errors import ModelNotFound
 from service.client.options import labels_of, non_empty
-from service.client.rest import SlipwayClient
 from service.client.tables import console, table_of
 from service.commands.client_options import (
     add_common,
@@ -19,7 +16,9 @@ from service.commands.client_options import (
     print_page,
     utc,
 )
-from service.schemas import ModelList
+from slipway.rest.answers import ModelList, Release
+from slipway.rest.errors import SlipwayError
+from slipway.rest.synchronous import Client
 
 
 def add_commands(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -123,25 +122,25 @@ def run_workers(arguments: argparse.Namespace) -> int:
     return 0 if found.alive else 1
 
 
-def _latest(client: SlipwayClient, model: str) -> Release | None:
+def _latest(client: Client, model: str) -> Release | None:
     try:
         return client.latest(model)
-    except ExportError as error:
+    except SlipwayError as error:
         if error.code != ModelNotFound.code:  # a release may have gone since the page was made
             raise
         return None
 
 
-def _promoted(client: SlipwayClient, model: str) -> Release | None:
+def _promoted(client: Client, model: str) -> Release | None:
     try:
         return client.promoted(model)
-    except ExportError as error:
+    except SlipwayError as error:
         if error.code != ModelNotFound.code:
             raise
         return None
 
 
-def _row(client: SlipwayClient, model: str, latest: Release) -> Sequence[str]:
+def _row(client: Client, model: str, latest: Release) -> Sequence[str]:
     promoted, blessed = _promoted(client, model), {True: "yes", False: "no", None: "–"}[latest.blessed]
     then = promoted.job_id if promoted else "–"
     return model, latest.job_id, utc(latest.finished_at), labels_text(latest.labels), blessed, then

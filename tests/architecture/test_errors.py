@@ -6,10 +6,14 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeVar
 
 from exporter.errors import ExportError
 from exporter.outcome import Failure
+from slipway.rest.errors import SlipwayError
 from tests.architecture.tree import PROGRAMS, ROOT, Module
+
+Error = TypeVar("Error", ExportError, SlipwayError)
 
 CODE = re.compile(r"^\| `([a-z_]+)` \|", re.MULTILINE)
 
@@ -18,12 +22,13 @@ for program in PROGRAMS:  # so that every class is known
         importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
-def _tree(error: type[ExportError]) -> Iterator[type[ExportError]]:
+def _tree(error: type[Error]) -> Iterator[type[Error]]:
     yield error
     for child in error.__subclasses__():
         yield from _tree(child)
 
 
+CLIENT = list(_tree(SlipwayError))[1:]  # errors of calls, which are no errors of exports
 ERRORS = [error for error in _tree(ExportError) if error.__module__.split(".")[0] in PROGRAMS]
 
 
@@ -57,16 +62,18 @@ def test_new_branches_of_the_tree_grow_in_files_called_errors(modules: list[Modu
 def test_every_code_that_can_be_met_is_documented(modules: list[Module]) -> None:
     raised = {name for module in modules if module.is_shipped for name in _raised(module)}
     met = {error.code for error in ERRORS if error.__name__ in raised or not error.__subclasses__()}
-    assert met - _documented() == set()
+    assert (met | {error.code for error in CLIENT}) - _documented() == set()
 
 
 def test_every_error_says_what_to_do() -> None:
-    assert [error.__name__ for error in ERRORS if error is not ExportError and not error.advice] == []
+    silent = [error.__name__ for error in ERRORS if error is not ExportError and not error.advice]
+    assert silent + [error.__name__ for error in CLIENT if not error.advice] == []
 
 
 def test_nothing_is_documented_that_cannot_be_met() -> None:
     internal = Failure.of(RuntimeError("x")).code
-    assert _documented() - {error.code for error in ERRORS} == {internal}
+    met = {error.code for error in ERRORS} | {error.code for error in CLIENT}
+    assert _documented() - met == {internal}
 
 
 def _documented() -> set[str]:

@@ -46,6 +46,12 @@ def test_the_library_imports_nothing_by_itself(module: str) -> None:
     assert {name.partition(".")[0] for name in loaded.stdout.split()} <= {"slipway", *sys.stdlib_module_names}
 
 
+def test_the_client_needs_httpx_and_nothing_of_the_programs() -> None:
+    program = "import sys, slipway.client; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"pydantic", "exporter", "service", "jobs", "torch"}.isdisjoint(loaded.stdout.split())
+
+
 @pytest.mark.parametrize("module", ["service.app", "jobs.control.control"])
 def test_the_front_end_reads_no_rows(module: str) -> None:
     program = f"import sys, {module}; print(*{{'pyarrow', 'numpy', 'safetensors'}} & set(sys.modules))"

@@ -107,12 +107,21 @@ def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     """An environment with both wheels and what they require without an extra; the path of its `slipway`."""
     top = tmp_path_factory.mktemp("environment")
     site = _make_environment(top, [wheels[LIBRARY], wheels[SERVICE]])
-    for name in _required():
+    required = (
+        tomllib.loads((folder / "pyproject.toml").read_text())["project"].get("dependencies", ())
+        for folder in (ROOT, ROOT / "slipway")
+    )
+    _link([each for names in required for each in names], site)
+    return top / "bin" / "slipway"
+
+
+def _link(requirements: Sequence[str], site: Path) -> None:
+    """Link the installed distributions of these requirements, and those that they require, to a folder."""
+    for name in _required(requirements):
         for path in distribution(name).files or ():
             entry, found = path.parts[0], distribution(name).locate_file(path.parts[0])
             if entry != ".." and not (site / entry).exists():
                 (site / entry).symlink_to(str(found))
-    return top / "bin" / "slipway"
 
 
 def _make_environment(top: Path, wheels: Sequence[Path]) -> Path:
@@ -124,13 +133,9 @@ def _make_environment(top: Path, wheels: Sequence[Path]) -> Path:
     return site
 
 
-def _required() -> Iterator[str]:
-    """Yield the names of all distributions that the two require without extras, and that those require."""
-    waiting = [
-        name
-        for folder in (ROOT, ROOT / "slipway")
-        for name in tomllib.loads((folder / "pyproject.toml").read_text())["project"].get("dependencies", ())
-    ]
+def _required(requirements: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the distributions, and of all that those require."""
+    waiting = list(requirements)
     known = set[str]()
     while waiting:
         requirement = Requirement(waiting.pop())
@@ -170,6 +175,15 @@ def test_the_library_alone_says_what_its_export_needs(
     code, said = _run(environment.parent / "python", "-c", program, cwd=tmp_path)
     assert code == 1 and said.startswith("processes.errors.MissingExtra: torch, ")
     assert 'pip install "slipway[exporter]"' in said
+
+
+def test_the_client_calls_a_service_with_httpx_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
+    site = _make_environment(tmp_path, [wheels[LIBRARY]])
+    _link(["httpx"], site)
+    program = "from slipway.client import Client; Client('http://127.0.0.1:1').ready()"
+    command = ["env", "-u", "PYTHONPATH", str(tmp_path / "bin" / "python"), "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "ServiceUnreachable: http://127.0.0.1:1 does not answer" in done.stderr
 
 
 def test_the_command_works_without_extras(environment: Path, tmp_path: Path) -> None:

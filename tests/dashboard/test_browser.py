@@ -8,7 +8,7 @@ import pytest
 
 from exporter.spec import ExportSpec
 from launcher.up import Stack, running_stack
-from service.client.rest import SlipwayClient
+from slipway.client import Client
 from tests.chromium import OpenPage, Screenshot
 from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 def submit(stack: Stack, **changes: str) -> str:
     spec = ExportSpec.model_validate(export_request(**changes))
-    return str(SlipwayClient(stack.url).submit(spec).id)
+    return str(Client(stack.url).submit(spec).id)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_job_page_is_told_of_changes(hanging: Stack, open_page: OpenPage) -> N
             page.goto(f"{hanging.url}/jobs/{job_id}")
         expect(page.locator("#tower-user .stage.done")).to_have_count(3)  # with the start-up
         page.wait_for_timeout(2500)  # from here on it looks by itself every fifteen seconds only
-        SlipwayClient(hanging.url).cancel(job_id)
+        Client(hanging.url).cancel(job_id)
         expect(page.locator(".bar .pill")).to_have_text("cancelled", timeout=9_000)
 
 
@@ -138,7 +138,7 @@ def test_workers_and_queue_are_live(hanging: Stack, open_page: OpenPage, screens
         expect(page.get_by_text("busy")).to_be_visible()
         screenshot(page, "live-workers")
         for job_id in (second, first):
-            SlipwayClient(hanging.url).cancel(job_id)
+            Client(hanging.url).cancel(job_id)
         expect(page.get_by_text("idle")).to_be_visible()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from exporter.spec import TowerName
 from launcher.up import running_stack
-from slipway.client import Client, ExportRequest
+from slipway.client import Client
 from tests.service.requests import export_request
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ def test_a_tower_that_does_not_compile_leaves_what_was_compiled(tmp_path: Path) 
     with running_stack(tmp_path / "data", environment={"CXX": "/bin/false"}) as stack:
         client = Client(stack.url)
         request = export_request(towers=["item"], output_uri=str(tmp_path / "out"))
-        *_, job = client.events(client.submit(ExportRequest.model_validate(request)).id)
+        *_, job = client.events(client.submit(request).id)
         content = client.bundle(job.id, TowerName.ITEM)
     failure = job.towers[0].failure
     assert failure is not None and failure.code == "compile_failed"

@@ -14,9 +14,8 @@ from exporter.manifest import TowerEntry
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
 from processes.guarded_process import GuardedProcess
-from service.client.rest import SlipwayClient
 from service.client.watch import watch
-from service.schemas import JobView
+from slipway.client import Client, JobView
 from tests.e2e.conftest import sharded_spec
 from tests.faults.programs import wait_until
 
@@ -40,7 +39,7 @@ def two_workers(folder: Path) -> Iterator[tuple[Stack, GuardedProcess]]:
             },
         )
         try:
-            wait_until("both workers are there", lambda: SlipwayClient(stack.url).ready().workers == 2, 90)
+            wait_until("both workers are there", lambda: Client(stack.url).ready().workers == 2, 90)
             yield stack, second
         finally:
             second.stop()
@@ -63,7 +62,7 @@ def tower_of(job: JobView) -> TowerEntry:
 
 def test_two_workers_run_one_job_and_end_it_together(tmp_path: Path) -> None:
     with two_workers(tmp_path / "stack") as (stack, second):
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         cancelled = client.submit(sharded_spec(tmp_path / "cancelled", nodes=2))
         wait_until("both workers have ranks", lambda: both_at_work(stack, second), 120)
         client.cancel(cancelled.id)
@@ -82,7 +81,7 @@ def test_two_workers_run_one_job_and_end_it_together(tmp_path: Path) -> None:
 def test_a_worker_that_never_comes_is_an_error_after_the_limit(tmp_path: Path) -> None:
     impatient = {**HERE, "SLIPWAY_RDZV_TIME_LIMIT": "2"}
     with running_stack(tmp_path / "stack", environment=impatient) as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         job = watch(client, client.submit(sharded_spec(tmp_path / "out", nodes=2)).id, lambda job: None)
     assert job.failure is not None
     assert (job.state, job.failure.code) == (JobState.FAILED, "host_missing")

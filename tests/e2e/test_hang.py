@@ -9,7 +9,7 @@ import pytest
 
 from exporter.spec import TowerName
 from launcher.up import running_stack
-from slipway.client import Client, ExportRequest
+from slipway.client import Client
 from tests.installed_families import Install
 from tests.planted import family
 
@@ -28,7 +28,7 @@ def test_a_trace_that_hangs_is_ended_and_cut_to_its_operator(tmp_path: Path, ins
     }
     with running_stack(tmp_path / "data", environment=environment) as stack:
         client = Client(stack.url)
-        request = ExportRequest.model_validate(family.request(name, tmp_path))
+        request = family.request(name, tmp_path)
         *_, job = client.events(client.submit(request).id)
         failure = job.towers[0].failure
         assert failure is not None and failure.code == "stage_timed_out"

@@ -12,7 +12,6 @@ from standardwebhooks import Webhook
 from cli.main import main
 from exporter.checkpoint.read import open_checkpoint
 from exporter.manifest import Manifest
-from exporter.options.release_gate import ReleaseGate
 from exporter.reports.comparison import DIFF_NAME, Comparison
 from exporter.reports.release_report import REPORT_NAME, ReleaseReport
 from exporter.stages import Stage
@@ -20,6 +19,7 @@ from jobs.verdicts import ReleaseVerdict
 from launcher.up import Stack, running_stack
 from service.client.watch import watch
 from slipway.client import Client, ExportRequest, JobState, JobView, RequestRefused
+from slipway.rest.json_values import to_text
 from tests.e2e.conftest import FIXTURES
 from tests.jobs.hooks.factories import SECRET
 from tests.service.hooks.receiver import Receiver, running_receiver
@@ -66,7 +66,7 @@ def export(stack: Stack, receiver: Receiver, checkpoint: Path, output: Path) -> 
         checkpoint_uri=str(checkpoint),
         sample_input_uri=str(ROWS),
         output_uri=str(output),
-        release_gate=ReleaseGate(rows_uri=str(ROWS), bless_untold=True),
+        release_gate={"rows_uri": str(ROWS), "bless_untold": True},
         model="ranker",
         callback_url=receiver.url,
     )
@@ -77,7 +77,7 @@ def export(stack: Stack, receiver: Receiver, checkpoint: Path, output: Path) -> 
 def verdict_of(job: JobView) -> ReleaseVerdict:
     assert job.state is JobState.SUCCEEDED, job.failure
     (verdict,) = job.verdicts
-    return verdict
+    return ReleaseVerdict.model_validate_json(to_text(verdict))
 
 
 def told(receiver: Receiver, job: JobView) -> dict[str, object]:

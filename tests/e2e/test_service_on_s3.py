@@ -12,9 +12,8 @@ from exporter.spec import ExportSpec, IdWeights, TowerName
 from exporter.storage.open import open_store
 from jobs.model import JobState
 from launcher.up import running_stack
-from service.client.rest import SlipwayClient
 from service.client.watch import watch
-from service.schemas import JobView
+from slipway.client import Client, JobView
 from tests.e2e.conftest import FIXTURES
 from tests.e2e.recorded import assert_as_recorded
 from tests.exporter.models.recorded import recorded_batches
@@ -55,7 +54,7 @@ def test_a_posted_job_ends_with_two_packages_and_a_manifest(
     spec = upload_inputs(s3_uri)
     seen: list[JobView] = []
     with running_stack(tmp_path / "stack") as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         job = watch(client, client.submit(spec).id, seen.append)
         assert client.submit(spec).id == job.id  # the same export is answered with the one that was made
         places = {(part.tower, part.stage) for part in client.log(job.id).parts}

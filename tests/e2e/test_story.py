@@ -17,7 +17,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from launcher.up import Stack, running_stack
-from slipway.client import Client, ExportRequest, JobState, TowerName
+from slipway.client import Client, JobState, TowerName
 from tests.architecture.tree import ROOT
 from tests.chromium import OpenPage, Screenshot
 from tests.jobs.hooks.factories import SECRET
@@ -146,7 +146,7 @@ def a_cancel_frees_the_worker(page: "Page", url: str, request: dict[str, object]
     from playwright.sync_api import expect  # heavy, and for the browser's tests only
 
     client = Client(url)
-    job = client.submit(ExportRequest.model_validate(request))
+    job = client.submit(request)
     page.goto(f"{url}/jobs/{job.id}")
     expect(page.locator("#tower-item .stage.done")).to_have_count(2)
     page.locator("#cancel summary").click()
@@ -162,7 +162,7 @@ def a_cancel_frees_the_worker(page: "Page", url: str, request: dict[str, object]
 def a_retry_runs_what_failed(page: "Page", url: str, request: dict[str, object]) -> None:
     from playwright.sync_api import expect  # heavy, and for the browser's tests only
 
-    job = Client(url).submit(ExportRequest.model_validate(request))
+    job = Client(url).submit(request)
     page.goto(f"{url}/jobs/{job.id}")
     expect(page.locator(".bar .pill")).to_have_text("partially succeeded", timeout=PATIENCE_MS)
     bundle = page.get_by_role("link", name="Failure bundle").get_attribute("href")

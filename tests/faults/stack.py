@@ -11,13 +11,12 @@ import redis
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from exporter.errors import ExportError
 from exporter.spec import ExportSpec
 from jobs.ids import JobId
 from jobs.request import ExportRequest
 from jobs.stores.redis_store import RedisJobStore, connect
 from launcher.ports import free_port
-from service.client.rest import SlipwayClient
+from slipway.client import Client, SlipwayError
 from tests.faults.commands import programs_of
 from tests.faults.holding import HoldFolder
 from tests.faults.observer import Observer, observing
@@ -40,7 +39,7 @@ class FaultStack:
     folder: Path
     kind: str  # of its attempts
     client_url: str
-    client: SlipwayClient
+    client: Client
     store: RedisJobStore  # past the proxy
     redis: redis.Redis  # past the proxy
     redis_proxy: Proxy
@@ -89,7 +88,7 @@ class FaultStack:
     def submit(self, spec: ExportSpec) -> JobId:
         """Post an export whose end is reported to the receiver; it is watched from its first state on."""
         request = ExportRequest(**dict(spec), callback_url=self.receiver.url, force=True)
-        job_id = self.client.submit(request).id
+        job_id = JobId(self.client.submit(request).id)
         self.observer.watch(job_id)
         return job_id
 
@@ -109,7 +108,7 @@ class FaultStack:
         def ready() -> bool:
             try:
                 return (self.client.ready().workers or 0) >= len(self.workers)
-            except ExportError:
+            except SlipwayError:
                 return False
 
         wait_until("the API has workers", ready, 60, self.folder / "logs" / "api.log")
@@ -161,7 +160,7 @@ def fault_stack(
             folder=folder,
             kind=kind,
             client_url=f"http://127.0.0.1:{ports['api']}",
-            client=SlipwayClient(f"http://127.0.0.1:{ports['api']}"),
+            client=Client(f"http://127.0.0.1:{ports['api']}"),
             store=store,
             redis=direct,
             redis_proxy=proxies["redis"],

@@ -142,7 +142,7 @@ def here(stack: FaultStack) -> ExportSpec:
 
 def submit_many(stack: FaultStack, spec: ExportSpec, count: int) -> list[JobId]:
     def submit(_: int) -> JobId:
-        return stack.client.submit(ExportRequest(**dict(spec), force=True)).id
+        return JobId(stack.client.submit(ExportRequest(**dict(spec), force=True)).id)
 
     with ThreadPoolExecutor(4) as callers:
         return list(callers.map(submit, range(count)))

@@ -15,9 +15,8 @@ from jobs.model import JobState
 from jobs.request import ExportRequest
 from launcher.errors import LaunchFailed
 from launcher.up import Stack, running_stack
-from service.client.errors import RequestRefused
-from service.client.rest import SlipwayClient
 from service.client.watch import watch
+from slipway.client import Client, RequestRefused
 from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
@@ -29,7 +28,7 @@ def request(**changes: object) -> ExportRequest:
 
 
 def test_a_job_tells_its_changes_and_its_ranks_lines(stack: Stack) -> None:
-    client = SlipwayClient(stack.url)
+    client = Client(stack.url)
     job = client.submit(request())
     states = [each.state for each in client.events(job.id)]
     assert states[-1] is JobState.SUCCEEDED and JobState.RUNNING in states
@@ -38,7 +37,7 @@ def test_a_job_tells_its_changes_and_its_ranks_lines(stack: Stack) -> None:
 
 
 def test_an_urgent_job_overtakes(stack: Stack) -> None:
-    client = SlipwayClient(stack.url)
+    client = Client(stack.url)
     client.submit(request())  # keeps the worker busy for a moment
     patient, urgent = (client.submit(request(priority=priority)).id for priority in ("low", "high"))
     started = [watch(client, job_id, lambda job: None).started_at for job_id in (patient, urgent)]
@@ -46,7 +45,7 @@ def test_an_urgent_job_overtakes(stack: Stack) -> None:
 
 
 def test_attempts_are_counted(stack: Stack) -> None:
-    client = SlipwayClient(stack.url)
+    client = Client(stack.url)
     watch(client, client.submit(request()).id, lambda job: None)
     with urllib.request.urlopen(f"{stack.url}/metrics") as answer:
         text = answer.read().decode()
@@ -56,7 +55,7 @@ def test_attempts_are_counted(stack: Stack) -> None:
 
 def test_a_retry_runs_only_the_failed_tower_and_completes_the_release(make_stack: MakeStack) -> None:
     with make_stack("fail-item") as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         first = watch(client, client.submit(request(model="ranker")).id, lambda job: None)
         assert first.state is JobState.PARTIALLY_SUCCEEDED
         with pytest.raises(RequestRefused, match="no successful export"):
@@ -87,5 +86,5 @@ def test_a_stack_for_others_takes_keys(tmp_path: Path) -> None:
     with running_stack(tmp_path / "closed", host="0.0.0.0", environment=environment) as stack:
         url = stack.url.replace("0.0.0.0", "127.0.0.1")
         with pytest.raises(RequestRefused, match="no key"):
-            SlipwayClient(url).page(limit=1)
-        assert SlipwayClient(url, secret).submit(request()).owner == "a"
+            Client(url).page(limit=1)
+        assert Client(url, secret).submit(request()).owner == "a"

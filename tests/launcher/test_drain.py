@@ -23,7 +23,7 @@ from launcher.ports import free_port
 from launcher.redis_server import redis_executable
 from launcher.up import Stack, running_stack
 from processes.settings import inherited_environment
-from service.client.rest import SlipwayClient
+from slipway.client import Client
 from tests.launcher.conftest import fake_ranks
 from tests.launcher.test_end_to_end import SPEC, another_worker, until_hanging, wait_for, worker_pid
 from worker.drain import stop_listening
@@ -100,7 +100,7 @@ def test_a_broker_that_is_away_is_said_in_our_words() -> None:
 
 def test_a_draining_worker_ends_its_job_and_takes_no_other(make_stack: MakeStack) -> None:
     with make_stack("hang-once") as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         first = client.submit(SPEC)
         until_hanging(stack.data_dir)
         with draining(stack.redis_url) as drain:
@@ -118,7 +118,7 @@ def test_draining_outlasts_a_redis_that_goes_and_comes_back(
     """A job runs all the while, so silence must not be taken for its end."""
     settings = {**fake_ranks("hang-once", tmp_path), "SLIPWAY_LEASE": "60"}
     with running_stack(tmp_path, redis_url=stoppable.url, environment=settings) as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         first = client.submit(SPEC)
         until_hanging(tmp_path)
         with draining(stack.redis_url) as drain:
@@ -148,7 +148,7 @@ def keep_first_version(client: redis.Redis, name: str) -> JobId:
 def test_a_rolling_upgrade_ends_no_attempt_and_loses_no_job(make_stack: MakeStack, tmp_path: Path) -> None:
     """The old worker finishes its job and stops; the new one takes the others, of both record versions."""
     with make_stack("as-asked") as stack:
-        client, store = SlipwayClient(stack.url), connect(stack.redis_url)
+        client, store = Client(stack.url), connect(stack.redis_url)
         slow = client.submit(SPEC.model_copy(update={"output_uri": str(tmp_path / "publish")}))
         wait_for(client, slow, JobState.RUNNING)
         with draining(stack.redis_url) as drain:

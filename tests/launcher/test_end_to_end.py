@@ -15,10 +15,8 @@ from exporter.spec import ExportSpec
 from jobs.model import JobState, TowerState
 from launcher.up import Stack
 from processes.guarded_process import GuardedProcess
-from service.client.errors import RequestRefused, ServiceUnreachable
-from service.client.rest import SlipwayClient
 from service.client.watch import watch
-from service.schemas import JobView
+from slipway.client import Client, JobView, RequestRefused, ServiceUnreachable
 from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
@@ -27,7 +25,7 @@ MakeStack = Callable[[str], AbstractContextManager[Stack]]
 SPEC = ExportSpec.model_validate(export_request())
 
 
-def wait_for(client: SlipwayClient, job: JobView, *states: JobState) -> JobView:
+def wait_for(client: Client, job: JobView, *states: JobState) -> JobView:
     deadline = time.monotonic() + 30
     while job.state not in states:
         assert time.monotonic() < deadline, job
@@ -61,13 +59,13 @@ def another_worker(stack: Stack, behaviour: str) -> Iterator[None]:
         process.stop()
 
 
-def worker_pid(client: SlipwayClient) -> int:
+def worker_pid(client: Client) -> int:
     (worker,) = client.ready().alive or ()
     return worker.pid
 
 
 def test_a_posted_job_runs_and_succeeds(stack: Stack) -> None:
-    client, states = SlipwayClient(stack.url), []
+    client, states = Client(stack.url), []
     ended = watch(client, client.submit(SPEC).id, lambda job: states.append(job.state))
     assert states[-1] is JobState.SUCCEEDED and JobState.RUNNING in states
     assert [tower.state for tower in ended.towers] == [TowerState.SUCCEEDED] * 2
@@ -75,25 +73,25 @@ def test_a_posted_job_runs_and_succeeds(stack: Stack) -> None:
 
 
 def test_finished_jobs_are_listed(stack: Stack) -> None:
-    client = SlipwayClient(stack.url)
+    client = Client(stack.url)
     job = watch(client, client.submit(SPEC).id, lambda job: None)
     assert job.id in [each.id for each in client.page(limit=5, state=JobState.SUCCEEDED).jobs]
 
 
 def test_a_refusal_keeps_its_code_across_http(stack: Stack) -> None:
     with pytest.raises(RequestRefused) as refused:
-        SlipwayClient(stack.url).get("nonsense")
+        Client(stack.url).get("nonsense")
     assert refused.value.code == "job_not_found"
 
 
 def test_a_service_that_is_not_there_is_said() -> None:
     with pytest.raises(ServiceUnreachable, match=r"http://127\.0\.0\.1:1 does not answer"):
-        SlipwayClient("http://127.0.0.1:1").ready()
+        Client("http://127.0.0.1:1").ready()
 
 
 def test_a_killed_workers_job_is_taken_up_by_another(make_stack: MakeStack) -> None:
     with make_stack("hang") as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         job = client.submit(SPEC)
         until_hanging(stack.data_dir)
         os.kill(worker_pid(client), signal.SIGKILL)
@@ -105,7 +103,7 @@ def test_a_killed_workers_job_is_taken_up_by_another(make_stack: MakeStack) -> N
 
 def test_a_worker_told_to_end_hands_its_job_back(make_stack: MakeStack) -> None:
     with make_stack("hang") as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         job = client.submit(SPEC)
         until_hanging(stack.data_dir)
         os.kill(worker_pid(client), signal.SIGTERM)
@@ -117,7 +115,7 @@ def test_a_worker_told_to_end_hands_its_job_back(make_stack: MakeStack) -> None:
 
 def test_a_running_job_is_cancelled_within_five_seconds(make_stack: MakeStack) -> None:
     with make_stack("hang") as stack:
-        client = SlipwayClient(stack.url)
+        client = Client(stack.url)
         job = client.submit(SPEC)
         until_hanging(stack.data_dir)
         asked = time.monotonic()

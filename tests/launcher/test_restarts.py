@@ -13,8 +13,7 @@ import pytest
 from jobs.model import JobState
 from launcher.errors import LaunchFailed
 from launcher.program import Program
-from service.client.errors import ServiceUnreachable
-from service.client.rest import SlipwayClient
+from slipway.client import Client, ServiceUnreachable
 from tests.launcher.conftest import fake_ranks
 from tests.launcher.test_end_to_end import SPEC, assert_all_ended, until_hanging
 from tests.launcher.test_up import family, launched
@@ -37,7 +36,7 @@ def kill(launcher: "subprocess.Popen[str]", word: str) -> None:
     raise AssertionError(f"nothing runs {word}")
 
 
-def until_state(client: SlipwayClient, job_id: str, state: JobState) -> int:
+def until_state(client: Client, job_id: str, state: JobState) -> int:
     """Return the job's attempt once it is in this state, however long the API is away."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
@@ -52,7 +51,7 @@ def until_state(client: SlipwayClient, job_id: str, state: JobState) -> int:
 
 def test_whichever_program_is_killed_is_started_again_and_no_job_is_lost(tmp_path: Path) -> None:
     with launched(tmp_path, fake_ranks("hang-once", tmp_path)) as (launcher, url):
-        client = SlipwayClient(url)
+        client = Client(url)
         job = client.submit(SPEC)
         until_hanging(tmp_path)
         kill(launcher, "redis-server")

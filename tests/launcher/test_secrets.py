@@ -14,8 +14,8 @@ import redis
 from exporter.spec import ExportSpec
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
-from service.client.rest import SlipwayClient
 from service.client.watch import watch
+from slipway.client import Client
 from tests.launcher.conftest import fake_ranks
 from tests.service.requests import export_request
 
@@ -51,7 +51,7 @@ def blabbing(tmp_path: Path) -> Iterator[Stack]:
 
 
 def test_nothing_that_a_job_leaves_holds_a_secret(blabbing: Stack, tmp_path: Path) -> None:
-    client = SlipwayClient(blabbing.url)
+    client = Client(blabbing.url)
     spec = ExportSpec.model_validate(export_request(output_uri=str(tmp_path / "out")))
     job = watch(client, client.submit(spec).id, lambda job: None)
     assert job.state is JobState.FAILED

@@ -14,8 +14,7 @@ from exporter.torch_releases import installed_release
 from jobs.model import JobState
 from launcher.up import Stack, running_stack
 from processes.guarded_process import GuardedProcess
-from service.client.errors import RequestRefused
-from service.client.rest import SlipwayClient
+from slipway.client import Client, RequestRefused
 from tests.launcher.conftest import fake_ranks
 from tests.launcher.test_end_to_end import SPEC, wait_for
 
@@ -59,7 +58,7 @@ def avx2_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def test_a_job_for_a_target_nobody_serves_says_so_at_once_and_runs_when_somebody_does(
     avx2_stack: Stack,
 ) -> None:
-    client = SlipwayClient(avx2_stack.url)
+    client = Client(avx2_stack.url)
     job = client.submit(spec_for("avx2", "avx512"))
     assert job.unserved == ("avx512",)
     while not (job := client.get(job.id)).manifest_uris:
@@ -71,7 +70,7 @@ def test_a_job_for_a_target_nobody_serves_says_so_at_once_and_runs_when_somebody
 
 
 def test_a_release_of_torch_goes_to_workers_that_have_it_and_no_other_is_accepted(avx2_stack: Stack) -> None:
-    client, release = SlipwayClient(avx2_stack.url), installed_release()
+    client, release = Client(avx2_stack.url), installed_release()
     wait_for(client, client.submit(spec_for("avx2", torch=release)), JobState.SUCCEEDED)
     with pytest.raises(
         RequestRefused, match=f"no worker has torch 9.9; those alive have {release}"
@@ -81,7 +80,7 @@ def test_a_release_of_torch_goes_to_workers_that_have_it_and_no_other_is_accepte
 
 
 def test_a_worker_that_keeps_to_its_release_leaves_other_jobs_alone(avx2_stack: Stack) -> None:
-    client, release = SlipwayClient(avx2_stack.url), installed_release()
+    client, release = Client(avx2_stack.url), installed_release()
     with worker_for(avx2_stack, "avx512", "kept", SLIPWAY_TORCH=str(release)):
         while not any("avx512" in worker.targets for worker in client.ready().alive or ()):
             time.sleep(0.1)
@@ -92,6 +91,6 @@ def test_a_worker_that_keeps_to_its_release_leaves_other_jobs_alone(avx2_stack: 
 
 
 def test_what_a_worker_serves_is_told(avx2_stack: Stack) -> None:
-    (worker,) = SlipwayClient(avx2_stack.url).ready().alive or ()
+    (worker,) = Client(avx2_stack.url).ready().alive or ()
     assert worker.targets == ("avx2",)
     assert worker.architecture.startswith("x86_64 avx2") and worker.memory and worker.versions["slipway"]

@@ -10,10 +10,8 @@ from exporter.reports.release_report import Finding, Verdict
 from jobs.control.releases import MemoryPointers
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
-from service.client.asynchronous import AsyncSlipwayClient
-from service.client.errors import RequestRefused
-from service.client.rest import SlipwayClient
 from service.dependencies import Backend
+from slipway.client import AsyncClient, Client, RequestRefused
 from tests.jobs.factories import AS_GOOD, CONFIG_TEXT, WORSE, make_gated_job, make_report
 
 
@@ -90,15 +88,15 @@ def test_rolling_back_asks_no_gate(client: TestClient, store: MemoryJobStore, ba
 
 
 async def promote_with_async_client(url: str) -> bool | None:
-    async with AsyncSlipwayClient(url) as client:
+    async with AsyncClient(url) as client:
         return (await client.promote("ranker", force=True)).blessed
 
 
 def test_the_clients_promote_with_and_without_force(url: str, released: Job) -> None:
     with pytest.raises(RequestRefused, match="not blessed") as refused:
-        SlipwayClient(url).promote("ranker", released.id)
+        Client(url).promote("ranker", released.id)
     assert refused.value.code == "release_not_blessed"
-    assert SlipwayClient(url).promote("ranker", released.id, force=True).job_id == released.id
+    assert Client(url).promote("ranker", released.id, force=True).job_id == released.id
     assert asyncio.run(promote_with_async_client(url)) is False
 
 

@@ -17,12 +17,13 @@ from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.progress import fold_events
 from jobs.stores.memory_store import MemoryJobStore
-from service.client.errors import RequestRefused
-from service.client.rest import SlipwayClient
+from service.client.local_job import answer_of
 from service.client.tables import table_of
 from service.client.watch import PlainLines, live_table
 from service.commands.client_options import INTERRUPTED
 from service.schemas import JobView
+from slipway.client import Client, RequestRefused
+from slipway.client import JobView as Answer
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.conftest import Slipway
 from tests.service.requests import CHECKPOINT, CONFIG, ITEMS, ROWS
@@ -254,7 +255,7 @@ def test_list_shows_pages(
     for _ in range(2):
         store.add(make_job(), CONFIG_TEXT)
     assert slipway("list", "--limit", "1") == 0
-    newest = SlipwayClient(url).page(limit=1)
+    newest = Client(url).page(limit=1)
     assert newest.jobs[0].id in (told := capsys.readouterr().out)
     assert f"--cursor {newest.next_cursor}" in told
 
@@ -283,9 +284,9 @@ def test_a_narrow_terminal_folds_all_but_the_id() -> None:
     assert "".join(cells[1].strip() for cells in rows) == output
 
 
-def running_view() -> JobView:
+def running_view() -> Answer:
     events = [make_event(), make_event(kind="progress", fraction=0.5, detail="guards")]
-    return JobView.of(fold_events(make_job(JobState.RUNNING, attempt=2), events))
+    return answer_of(fold_events(make_job(JobState.RUNNING, attempt=2), events))
 
 
 def test_a_terminal_shows_a_line_per_tower() -> None:

@@ -11,8 +11,8 @@ from jobs.control.releases import MemoryPointers
 from jobs.fleet.roster import WorkerNotice
 from jobs.model import JobState
 from jobs.stores.memory_store import MemoryJobStore
-from service.client.errors import RequestRefused
 from service.dependencies import Backend
+from slipway.client import RequestRefused
 from tests.jobs.factories import CONFIG_TEXT, NOW, make_job
 from tests.service.conftest import Slipway
 from tests.service.requests import ITEMS, ROWS

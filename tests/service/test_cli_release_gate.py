@@ -6,8 +6,8 @@ from exporter.errors import InvalidSpec
 from exporter.options.release_gate import ReleaseGate
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
+from service.client.local_job import answer_of
 from service.client.watch import exit_code, show_end
-from service.schemas import JobView
 from tests.jobs.factories import AS_GOOD, CONFIG_TEXT, WORSE, make_gated_job, make_job, make_report
 from tests.service.conftest import Slipway
 from tests.service.requests import CHECKPOINT, CONFIG, ITEMS, ROWS
@@ -70,7 +70,7 @@ def test_watching_ends_with_the_verdict(
 
 
 def test_a_job_without_a_gate_ends_as_ever(capsys: pytest.CaptureFixture[str]) -> None:
-    view = JobView.of(make_job().model_copy(update={"state": "succeeded"}))
+    view = answer_of(make_job().model_copy(update={"state": "succeeded"}))
     show_end(view)
     assert exit_code(view) == 0
     assert "release" not in capsys.readouterr().out

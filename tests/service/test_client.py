@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from exporter.errors import ExportError
 from exporter.spec import TowerName
 from jobs.control.releases import MemoryPointers
 from jobs.diagnostics.logs import LogPart
@@ -16,10 +15,8 @@ from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.request import ExportRequest, Priority
 from jobs.stores.memory_store import MemoryJobStore
-from service.client.asynchronous import AsyncSlipwayClient
-from service.client.errors import RequestRefused, ServiceUnreachable
-from service.client.rest import SlipwayClient
 from service.dependencies import Backend
+from slipway.client import AsyncClient, Client, RequestRefused, ServiceUnreachable, SlipwayError
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.json_server import serving_json
 from tests.service.requests import export_request
@@ -27,8 +24,8 @@ from tests.service.test_artifacts import make_manifest, publish
 
 
 @pytest.fixture
-def client(url: str) -> SlipwayClient:
-    return SlipwayClient(url)
+def client(url: str) -> Client:
+    return Client(url)
 
 
 def end_in_background(store: MemoryJobStore, job: Job) -> None:
@@ -43,14 +40,14 @@ def end_in_background(store: MemoryJobStore, job: Job) -> None:
     threading.Thread(target=work, daemon=True).start()
 
 
-def test_a_request_is_sent_with_its_options_and_its_key(client: SlipwayClient) -> None:
+def test_a_request_is_sent_with_its_options_and_its_key(client: Client) -> None:
     request = ExportRequest.model_validate(export_request(priority="high", model="ranker"))
     first, second = (client.submit(request, key="k-1") for _ in range(2))
     assert first == second
     assert (first.priority, first.model) == (Priority.HIGH, "ranker")
 
 
-def test_a_job_is_followed_retried_and_deleted(client: SlipwayClient, store: MemoryJobStore) -> None:
+def test_a_job_is_followed_retried_and_deleted(client: Client, store: MemoryJobStore) -> None:
     job = make_job()
     store.add(job, CONFIG_TEXT)
     end_in_background(store, job)
@@ -64,7 +61,7 @@ def test_a_job_is_followed_retried_and_deleted(client: SlipwayClient, store: Mem
 
 
 def test_a_models_releases_are_moved(
-    client: SlipwayClient, store: MemoryJobStore, backend: Backend, tmp_path: Path
+    client: Client, store: MemoryJobStore, backend: Backend, tmp_path: Path
 ) -> None:
     jobs = [publish(store, str(tmp_path)) for _ in range(2)]
     (tmp_path / "manifest.json").write_text(make_manifest(jobs[0]).model_dump_json())
@@ -80,14 +77,14 @@ def test_a_models_releases_are_moved(
     assert client.manifest(jobs[0].id).family == "hstu_match"
 
 
-def test_a_log_is_read(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
+def test_a_log_is_read(client: Client, store: MemoryJobStore, backend: Backend) -> None:
     job = make_job()
     store.add(job, CONFIG_TEXT)
     backend.logs.append(job.id, [LogPart(lines=("hello",))])
     assert client.log(job.id).parts[0].lines == ("hello",)
 
 
-def test_a_failures_bundle_is_fetched(client: SlipwayClient, store: MemoryJobStore, backend: Backend) -> None:
+def test_a_failures_bundle_is_fetched(client: Client, store: MemoryJobStore, backend: Backend) -> None:
     job = make_job()
     store.add(job, CONFIG_TEXT)
     backend.bundles.put(job.id, TowerName.ITEM, b"PK")
@@ -100,7 +97,7 @@ def test_a_failures_bundle_is_fetched(client: SlipwayClient, store: MemoryJobSto
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "nonsense", ""])
 def test_what_does_not_answer_is_said(url: str) -> None:
     with pytest.raises(ServiceUnreachable, match="does not answer"):
-        SlipwayClient(url).ready()
+        Client(url).ready()
 
 
 def test_another_programs_answer_is_none_of_ours() -> None:
@@ -108,7 +105,7 @@ def test_another_programs_answer_is_none_of_ours() -> None:
         serving_json({"hello": "world"}) as url,
         pytest.raises(ServiceUnreachable, match="none of Slipway's"),
     ):
-        SlipwayClient(url.removesuffix("/jwks.json")).ready()
+        Client(url.removesuffix("/jwks.json")).ready()
 
 
 def test_events_that_end_before_their_job_are_an_error() -> None:
@@ -116,7 +113,7 @@ def test_events_that_end_before_their_job_are_an_error() -> None:
         serving_json({"hello": "world"}) as url,
         pytest.raises(ServiceUnreachable, match="ended the events of job 0{26} before"),
     ):
-        list(SlipwayClient(url.removesuffix("/jwks.json")).events("0" * 26))
+        list(Client(url.removesuffix("/jwks.json")).events("0" * 26))
 
 
 def test_the_clients_have_the_same_calls() -> None:
@@ -127,7 +124,7 @@ def test_the_clients_have_the_same_calls() -> None:
             if not name.startswith("_")
         }
 
-    assert calls(AsyncSlipwayClient) == calls(SlipwayClient)
+    assert calls(AsyncClient) == calls(Client)
 
 
 def test_the_asynchronous_client_waits_without_blocking(url: str, store: MemoryJobStore) -> None:
@@ -136,11 +133,11 @@ def test_the_asynchronous_client_waits_without_blocking(url: str, store: MemoryJ
     end_in_background(store, job)
 
     async def follow() -> list[JobState]:
-        async with AsyncSlipwayClient(url) as client:
+        async with AsyncClient(url) as client:
             states = [each.state async for each in client.events(job.id)]
             assert (await client.get(job.id)).state is states[-1]
             assert (await client.page(limit=1)).jobs[0].id == job.id
-            with pytest.raises(ExportError, match="there is no job"):
+            with pytest.raises(SlipwayError, match="there is no job"):
                 await client.cancel("0" * 26)
             return states
 

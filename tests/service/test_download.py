@@ -14,17 +14,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from starlette.testclient import TestClient
 
-from exporter.artifact.signing import SIGNATURE_NAME, SigningKey, VerifyingKey
-from exporter.errors import SignatureRefused
+from exporter.artifact.signing import SIGNATURE_NAME, SigningKey
 from exporter.manifest import MANIFEST_NAME, FileRef, Manifest
 from exporter.spec import TowerName
 from exporter.storage.open import open_store
 from jobs.lease.leases import claim
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
-from service.client.asynchronous import AsyncSlipwayClient
-from service.client.errors import DownloadFailed, RequestRefused, StillRunning
-from service.client.rest import SlipwayClient
+from slipway.client import AsyncClient, Client, DownloadFailed, RequestRefused, SignatureRefused, StillRunning
+from slipway.client import Manifest as Answer
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_entry, make_job, make_manifest, make_outcome
 from tests.service.conftest import Slipway
 
@@ -108,13 +106,13 @@ def test_an_artifact_comes_out_of_a_bucket(
     url: str, store: MemoryJobStore, s3_uri: str, tmp_path: Path
 ) -> None:
     job = publish(store, s3_uri)
-    SlipwayClient(url, "a-key-that-the-store-must-not-see").download(job.id, tmp_path / "here")
+    Client(url, "a-key-that-the-store-must-not-see").download(job.id, tmp_path / "here")
     assert (tmp_path / "here/item/aoti/aoti_model.pt2").read_bytes() == PACKAGE
 
 
 def test_one_tower_is_downloaded_by_the_asynchronous_client(url: str, published: Job, tmp_path: Path) -> None:
-    async def download() -> Manifest:
-        async with AsyncSlipwayClient(url) as client:
+    async def download() -> Answer:
+        async with AsyncClient(url) as client:
             return await client.download(published.id, tmp_path / "here", towers=[TowerName.USER])
 
     assert len(asyncio.run(download()).towers) == 2
@@ -124,16 +122,16 @@ def test_one_tower_is_downloaded_by_the_asynchronous_client(url: str, published:
 def test_a_damaged_file_leaves_nothing(url: str, published: Job, tmp_path: Path) -> None:
     (tmp_path / "artifact/item/pipeline.config").write_bytes(b"another")
     with pytest.raises(DownloadFailed, match="item/pipeline.config is not the file in the manifest"):
-        SlipwayClient(url).download(published.id, tmp_path / "down" / "here")
+        Client(url).download(published.id, tmp_path / "down" / "here")
     assert list((tmp_path / "down").iterdir()) == []
 
 
 def test_a_folder_that_exists_is_not_touched(url: str, published: Job, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     with pytest.raises(DownloadFailed, match="exists"):
-        SlipwayClient(url).download(published.id, tmp_path / "here")
+        Client(url).download(published.id, tmp_path / "here")
     with pytest.raises(DownloadFailed, match="no model tower"):
-        SlipwayClient(url).download(published.id, tmp_path / "new", towers=[TowerName.MODEL])
+        Client(url).download(published.id, tmp_path / "new", towers=[TowerName.MODEL])
     assert not (tmp_path / "new").exists()
 
 
@@ -141,34 +139,34 @@ def test_a_signature_is_required_where_a_key_is_given(
     url: str, store: MemoryJobStore, published: Job, tmp_path: Path
 ) -> None:
     signing, public = keys_of(tmp_path)
-    key, client = VerifyingKey(public), SlipwayClient(url)
+    client = Client(url)
     with pytest.raises(SignatureRefused, match="not signed"):
-        client.download(published.id, tmp_path / "unsigned", key=key)
+        client.download(published.id, tmp_path / "unsigned", key=public)
     signed = publish(store, str(tmp_path / "signed"), signing)
-    client.download(signed.id, tmp_path / "here", key=key)
+    client.download(signed.id, tmp_path / "here", key=public)
     assert (tmp_path / "here" / SIGNATURE_NAME).stat().st_size == 64
 
 
 def test_what_a_job_published_is_verified_without_a_copy(url: str, published: Job, tmp_path: Path) -> None:
-    async def verify() -> Manifest:
-        async with AsyncSlipwayClient(url) as client:
+    async def verify() -> Answer:
+        async with AsyncClient(url) as client:
             return await client.verify(published.id)
 
-    assert SlipwayClient(url).verify(published.id) == asyncio.run(verify())
+    assert Client(url).verify(published.id) == asyncio.run(verify())
     (tmp_path / "artifact/item/pipeline.config").write_bytes(b"another")
-    assert len(SlipwayClient(url).verify(published.id, towers=[TowerName.USER]).towers) == 2
+    assert len(Client(url).verify(published.id, towers=[TowerName.USER]).towers) == 2
     with pytest.raises(DownloadFailed, match="item/pipeline.config is not the file in the manifest"):
-        SlipwayClient(url).verify(published.id)
+        Client(url).verify(published.id)
     with pytest.raises(DownloadFailed, match="item/pipeline.config is not the file in the manifest"):
         asyncio.run(verify())
 
 
 def test_a_job_is_waited_for(url: str, store: MemoryJobStore, published: Job) -> None:
-    assert SlipwayClient(url).wait(published.id).id == published.id
+    assert Client(url).wait(published.id).id == published.id
     job = make_job()
     store.add(job, CONFIG_TEXT)
     with pytest.raises(StillRunning) as late:
-        SlipwayClient(url).wait(job.id, timeout_s=0)
+        Client(url).wait(job.id, timeout_s=0)
     assert late.value.job.id == job.id
     with pytest.raises(RequestRefused):
-        SlipwayClient(url).wait("01jd6v7x4mzq3w8c5kftn2rbha")
+        Client(url).wait("01jd6v7x4mzq3w8c5kftn2rbha")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from launcher.up import running_stack
-from slipway.client import Client, ExportRequest, JobState
+from slipway.client import Client, JobState
 from telemetry.setup import make_tracing
 from telemetry.tracing import SpanKind, trace_id
 from tests.service.requests import export_request
@@ -59,7 +59,7 @@ def test_a_trace_leads_from_the_request_to_the_stages_of_a_rank(collector: Colle
     with running_stack(collector.file.parent / "data", environment=environment) as stack:
         client = Client(stack.url)
         request = export_request(towers=["user"], sample_input_uri=str(rows))
-        job = client.submit(ExportRequest.model_validate(request))
+        job = client.submit(request)
         assert [each.state for each in client.events(job.id)][-1] is JobState.FAILED
         collector.wait_for("attempt")
     posted = collector.wait_for("POST /exports")

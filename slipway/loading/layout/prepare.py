@@ -32,8 +32,9 @@ from slipway.loading.layout.manifest import (
     parse_manifest,
     read_manifest_bytes,
 )
-from slipway.loading.layout.signature import SIGNATURE_NAME, check_signature
+from slipway.loading.layout.signature import check_signature
 from slipway.loading.layout.weights_file import write_weights
+from slipway.signatures import SIGNATURE_NAME
 
 _READ_ONLY = 0o444
 

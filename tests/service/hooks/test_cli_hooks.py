@@ -10,9 +10,9 @@ import pytest
 from cli.main import main
 from jobs.hooks.triggers import TriggerRule
 from service.app import create_app
-from service.client.rest import SlipwayClient
 from service.hooks.settings import HookSettings
 from service.settings import ServiceSettings
+from slipway.client import Client
 from tests.service.conftest import serving
 from tests.service.hooks.events import rule, training_event
 from tests.service.hooks.receiver import Receiver
@@ -53,7 +53,7 @@ def test_a_trigger_is_put_tried_shown_and_deleted(
 
 
 def test_a_client_puts_and_lists_triggers(url: str) -> None:
-    client = SlipwayClient(url)
+    client = Client(url)
     assert client.put_trigger("nightly", TriggerRule.model_validate(rule())).enabled
     assert [each.name for each in client.triggers().triggers] == ["nightly"]
 
@@ -84,7 +84,7 @@ def test_events_are_subscribed_to_delivered_and_sent_again(
     assert main(["cancel", job, "--url", url]) == 0
     capsys.readouterr()
     end = time.monotonic() + 20
-    while not (sent := SlipwayClient(url).deliveries(job_id=job).deliveries) or sent[-1].state == "waiting":
+    while not (sent := Client(url).deliveries(job_id=job).deliveries) or sent[-1].state == "waiting":
         assert time.monotonic() < end
         time.sleep(0.05)
     assert main(["deliveries", "list", "--job", job, "--url", url]) == 0

@@ -1,6 +1,9 @@
 """Reading a job's server-sent events, line by line."""
 
-from service.schemas import JobView
+import json
+
+from slipway.rest.answers import JobView
+from slipway.rest.json_values import read
 
 END = "end"
 
@@ -25,7 +28,7 @@ class EventReader:
             self.ended = True
         if fields.get("event") != "job":
             return None
-        self.job = JobView.model_validate_json(fields["data"])
+        self.job = read(JobView, json.loads(fields["data"]))
         return self.job
 
     @property

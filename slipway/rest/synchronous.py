@@ -8,27 +8,31 @@ from typing import TypeVar
 
 import httpx
 
-from exporter.artifact.signing import VerifyingKey
-from exporter.errors import ExportError
-from exporter.manifest import Manifest
-from exporter.reports.comparison import Comparison
-from exporter.spec import ExportSpec, Target, TowerName
-from exporter.stages import Stage
-from exporter.towers.plan import PlanRequest
-from jobs.control.releases import NO_LABELS, Release
-from jobs.model import JobState
-from service.client import calls
-from service.client.calls import POLL_S, Call
-from service.client.download import Digests, Download, Fetch, Received, Wanted
-from service.client.events import EventReader
-from service.client.hooks import HookMethods
-from service.client.waiting import Wait
-from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Readiness
+from slipway.rest import calls
+from slipway.rest.answers import (
+    Comparison,
+    JobList,
+    JobLog,
+    JobView,
+    Manifest,
+    ModelList,
+    PlanView,
+    Readiness,
+    Release,
+)
+from slipway.rest.calls import NO_LABELS, POLL_S, Call
+from slipway.rest.errors import SlipwayError
+from slipway.rest.events import EventReader
+from slipway.rest.hooks import HookMethods
+from slipway.rest.names import JobState, Stage, TowerName
+from slipway.rest.received import Digests, Download, Fetch, Received, Wanted
+from slipway.rest.requests import Body, ExportRequest, PlanRequest
+from slipway.rest.waiting import Wait
 
 Result = TypeVar("Result")
 
 
-class SlipwayClient(HookMethods):
+class Client(HookMethods):
     """Calls one service; every call opens its own connection, so that there is nothing to close."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
@@ -36,11 +40,11 @@ class SlipwayClient(HookMethods):
         self._url = url.rstrip("/")
         self._api_key = api_key
 
-    def submit(self, spec: ExportSpec, *, key: str | None = None) -> JobView:
+    def submit(self, request: ExportRequest | Body, *, key: str | None = None) -> JobView:
         """Post an export; calls with the same idempotency `key` start a single job."""
-        return self._send(calls.submit(spec, key))
+        return self._send(calls.submit(request, key))
 
-    def plan(self, request: PlanRequest) -> PlanView:
+    def plan(self, request: PlanRequest | Body) -> PlanView:
         return self._send(calls.plan(request))
 
     def get(self, job_id: str) -> JobView:
@@ -106,7 +110,7 @@ class SlipwayClient(HookMethods):
             try:
                 job = self.get_if_changed(job)
                 wait.note_answer()
-            except ExportError as error:
+            except SlipwayError as error:
                 wait.bear(error)
         return job
 
@@ -115,14 +119,15 @@ class SlipwayClient(HookMethods):
         job_id: str,
         into: Path,
         *,
-        towers: Collection[TowerName] = (),
-        target: Target | None = None,
-        key: VerifyingKey | None = None,
+        towers: Collection[TowerName | str] = (),
+        target: str | None = None,
+        key: Path | None = None,
     ) -> Manifest:
         """Fetch what the job published into the new folder `into`, and check every file.
 
         The folder is there whole, or not at all. `towers` names those to fetch, by default all; `target` is
-        one of a job with several. With a `key`, the manifest must be signed by it.
+        one of a job with several. With a `key`, the file of a public key, the
+        manifest must be signed by it.
 
         Raises:
             DownloadFailed: the folder exists or cannot be written, or a file is not the one in the manifest.
@@ -136,9 +141,9 @@ class SlipwayClient(HookMethods):
         self,
         job_id: str,
         *,
-        towers: Collection[TowerName] = (),
-        target: Target | None = None,
-        key: VerifyingKey | None = None,
+        towers: Collection[TowerName | str] = (),
+        target: str | None = None,
+        key: Path | None = None,
     ) -> Manifest:
         """Read every file that the job published, and check it as `download` does; nothing is written.
 

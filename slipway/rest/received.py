@@ -1,6 +1,7 @@
 """The files of an artifact as a client receives them: for a folder that is there whole, or to be checked."""
 
 import hashlib
+import json
 import os
 import shutil
 import tempfile
@@ -13,28 +14,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from pydantic import ValidationError
+from slipway.rest import calls
+from slipway.rest.answers import Manifest
+from slipway.rest.calls import Call
+from slipway.rest.errors import DownloadFailed, SignatureRefused
+from slipway.rest.json_values import JsonObject, read
+from slipway.rest.names import TowerName
+from slipway.signatures import SIGNATURE_NAME, UnsoundSignature, check_signature
 
-from exporter.artifact.read import check_path
-from exporter.artifact.signing import SIGNATURE_NAME, VerifyingKey
-from exporter.errors import SignatureRefused
-from exporter.manifest import MANIFEST_NAME, FileRef, Manifest
-from exporter.spec import Target, TowerName
-from service.client import calls
-from service.client.calls import Call
-from service.client.errors import DownloadFailed
+MANIFEST_NAME = "manifest.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRef:
+    """A file of an artifact, as its manifest names it."""
+
+    path: str
+    size: int  # bytes
+    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """The part of a job's artifact to fetch: `towers`, by default all, of one `target` of a job with several.
 
-    With a `key`, the manifest must be signed by it.
+    With a `key`, the file of a public key, the manifest must be signed by it.
     """
 
-    towers: Collection[TowerName] = ()
-    target: Target | None = None
-    key: VerifyingKey | None = None
+    towers: Collection[TowerName | str] = ()
+    target: str | None = None
+    key: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -80,17 +89,23 @@ class Received(ABC):
         if wanted.key is not None:
             if not is_signed:
                 raise SignatureRefused("the artifact is not signed", where=job_id)
-            wanted.key.check(self.read(MANIFEST_NAME), self.read(SIGNATURE_NAME), MANIFEST_NAME)
+            self._check_signature(wanted.key)
         manifest = self._manifest()
         for file in files_of(manifest, wanted.towers):
             yield Fetch(calls.file(job_id, file.path, wanted.target), file.path)
             self._check(file)
         return manifest
 
+    def _check_signature(self, key: Path) -> None:
+        try:
+            check_signature(self.read(MANIFEST_NAME), self.read(SIGNATURE_NAME), key)
+        except UnsoundSignature as error:
+            raise SignatureRefused(str(error), hint=error.hint, where=MANIFEST_NAME) from error
+
     def _manifest(self) -> Manifest:
         try:
-            return Manifest.model_validate_json(self.read(MANIFEST_NAME))
-        except ValidationError as error:
+            return Manifest.read(json.loads(self.read(MANIFEST_NAME)))
+        except ValueError as error:
             raise DownloadFailed(
                 "the service's manifest is none that this version reads", where=MANIFEST_NAME
             ) from error
@@ -195,19 +210,43 @@ class Download(Received):
             return hashlib.file_digest(written, "sha256").hexdigest()
 
 
-def files_of(manifest: Manifest, towers: Collection[TowerName]) -> tuple[FileRef, ...]:
+def files_of(manifest: Manifest, towers: Collection[TowerName | str]) -> tuple[FileRef, ...]:
     """Return the files of these towers, of all if none is named; each file once.
 
     Raises:
-        DownloadFailed: the artifact has no such tower.
+        DownloadFailed: the artifact has no such tower, or its manifest is none that this version reads.
     """
-    names = [entry.name for entry in manifest.towers]
-    if missing := sorted(set(towers) - set(names)):
+    try:
+        names = [entry["name"] for entry in manifest["towers"]]
+        if missing := sorted(set(towers) - set(names)):
+            hint = f"its towers: {', '.join(names)}"
+            raise DownloadFailed(f"the artifact has no {missing[0]} tower", hint=hint, where="towers")
+        chosen = (entry for entry in manifest["towers"] if not towers or entry["name"] in towers)
+        return tuple({file.path: file for entry in chosen for file in _files_in(entry)}.values())
+    except (KeyError, TypeError, ValueError) as error:
         raise DownloadFailed(
-            f"the artifact has no {missing[0]} tower", hint=f"its towers: {', '.join(names)}", where="towers"
-        )
-    chosen = (entry for entry in manifest.towers if not towers or entry.name in towers)
-    return tuple({file.path: file for entry in chosen for file in entry.all_files}.values())
+            f"the manifest is none that this version reads: {error}", where=MANIFEST_NAME
+        ) from error
+
+
+def _files_in(value: object) -> Iterator[FileRef]:
+    """Yield every file that a part of the manifest names: an object of a path, a size and a digest."""
+    if isinstance(value, JsonObject):
+        if "path" in value and "sha256" in value:
+            yield read(FileRef, value)
+            return
+        for each in value.values():
+            yield from _files_in(each)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _files_in(each)
+
+
+def check_path(path: str) -> str:
+    """Return the path; raise DownloadFailed if it could lead out of the folder."""
+    if "\0" in path or any(name in ("", ".", "..") for name in path.split("/")):
+        raise DownloadFailed(f"the manifest names {path!r}, which could lie outside the artifact", where=path)
+    return path
 
 
 def _cannot_write(error: OSError, into: Path) -> DownloadFailed:

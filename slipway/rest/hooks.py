@@ -3,22 +3,21 @@
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-from jobs.hooks.deliveries import DeliveryState
-from jobs.hooks.training import TrainingEvent
-from jobs.hooks.triggers import Trigger, TriggerRule
-from service.client import hook_calls
-from service.client.calls import Call
-from service.hooks.schemas import (
+from slipway.rest import hook_calls
+from slipway.rest.answers import (
     DeliveryList,
     DeliveryView,
     SubscriptionList,
     SubscriptionMade,
-    SubscriptionRequest,
     SubscriptionView,
+    Trigger,
     TriggerList,
     TriggerTrial,
     TriggerView,
 )
+from slipway.rest.calls import Call
+from slipway.rest.names import DeliveryState
+from slipway.rest.requests import Body, SubscriptionRequest
 
 Result = TypeVar("Result")
 
@@ -36,14 +35,14 @@ class HookMethods(ABC):
         """Return a trigger with its results for the latest events."""
         return self._send(hook_calls.trigger(name))
 
-    def put_trigger(self, name: str, rule: TriggerRule) -> Trigger:
+    def put_trigger(self, name: str, rule: Body) -> Trigger:
         """Create or replace a trigger."""
         return self._send(hook_calls.put_trigger(name, rule))
 
     def delete_trigger(self, name: str) -> None:
         self._send(hook_calls.delete_trigger(name))
 
-    def test_trigger(self, name: str, event: TrainingEvent) -> TriggerTrial:
+    def test_trigger(self, name: str, event: Body) -> TriggerTrial:
         """Return what the event would do, without doing it."""
         return self._send(hook_calls.test_trigger(name, event))
 
@@ -53,11 +52,13 @@ class HookMethods(ABC):
     def subscription(self, subscription_id: str) -> SubscriptionView:
         return self._send(hook_calls.subscription(subscription_id))
 
-    def subscribe(self, request: SubscriptionRequest) -> SubscriptionMade:
+    def subscribe(self, request: SubscriptionRequest | Body) -> SubscriptionMade:
         """Send every job's events to a URL; the answer alone shows the secret."""
         return self._send(hook_calls.subscribe(request))
 
-    def replace_subscription(self, subscription_id: str, request: SubscriptionRequest) -> SubscriptionView:
+    def replace_subscription(
+        self, subscription_id: str, request: SubscriptionRequest | Body
+    ) -> SubscriptionView:
         return self._send(hook_calls.replace_subscription(subscription_id, request))
 
     def unsubscribe(self, subscription_id: str) -> None:
@@ -95,14 +96,14 @@ class AsyncHookMethods(ABC):
         """Return a trigger with its results for the latest events."""
         return await self._send(hook_calls.trigger(name))
 
-    async def put_trigger(self, name: str, rule: TriggerRule) -> Trigger:
+    async def put_trigger(self, name: str, rule: Body) -> Trigger:
         """Create or replace a trigger."""
         return await self._send(hook_calls.put_trigger(name, rule))
 
     async def delete_trigger(self, name: str) -> None:
         await self._send(hook_calls.delete_trigger(name))
 
-    async def test_trigger(self, name: str, event: TrainingEvent) -> TriggerTrial:
+    async def test_trigger(self, name: str, event: Body) -> TriggerTrial:
         """Return what the event would do, without doing it."""
         return await self._send(hook_calls.test_trigger(name, event))
 
@@ -112,12 +113,12 @@ class AsyncHookMethods(ABC):
     async def subscription(self, subscription_id: str) -> SubscriptionView:
         return await self._send(hook_calls.subscription(subscription_id))
 
-    async def subscribe(self, request: SubscriptionRequest) -> SubscriptionMade:
+    async def subscribe(self, request: SubscriptionRequest | Body) -> SubscriptionMade:
         """Send every job's events to a URL; the answer alone shows the secret."""
         return await self._send(hook_calls.subscribe(request))
 
     async def replace_subscription(
-        self, subscription_id: str, request: SubscriptionRequest
+        self, subscription_id: str, request: SubscriptionRequest | Body
     ) -> SubscriptionView:
         return await self._send(hook_calls.replace_subscription(subscription_id, request))
 

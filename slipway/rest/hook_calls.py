@@ -2,21 +2,20 @@
 
 from urllib.parse import quote
 
-from jobs.hooks.deliveries import DeliveryState
-from jobs.hooks.training import TrainingEvent
-from jobs.hooks.triggers import Trigger, TriggerRule
-from service.client.calls import Call, reads, without_none
-from service.hooks.schemas import (
+from slipway.rest.answers import (
     DeliveryList,
     DeliveryView,
     SubscriptionList,
     SubscriptionMade,
-    SubscriptionRequest,
     SubscriptionView,
+    Trigger,
     TriggerList,
     TriggerTrial,
     TriggerView,
 )
+from slipway.rest.calls import Call, body_of, reads, without_none
+from slipway.rest.names import DeliveryState
+from slipway.rest.requests import Body, SubscriptionRequest
 
 
 def triggers(*, limit: int, cursor: str | None = None) -> Call[TriggerList]:
@@ -28,8 +27,8 @@ def trigger(name: str) -> Call[TriggerView]:
     return Call(method="GET", path=_trigger(name), read=reads(TriggerView))
 
 
-def put_trigger(name: str, rule: TriggerRule) -> Call[Trigger]:
-    body = rule.model_dump_json(exclude_unset=True)
+def put_trigger(name: str, rule: Body) -> Call[Trigger]:
+    body = body_of(rule)
     return Call(method="PUT", path=_trigger(name), body=body, read=reads(Trigger))
 
 
@@ -37,8 +36,8 @@ def delete_trigger(name: str) -> Call[None]:
     return Call(method="DELETE", path=_trigger(name), read=lambda answer: None)
 
 
-def test_trigger(name: str, event: TrainingEvent) -> Call[TriggerTrial]:
-    body = event.model_dump_json(exclude_unset=True)
+def test_trigger(name: str, event: Body) -> Call[TriggerTrial]:
+    body = body_of(event)
     return Call(method="POST", path=f"{_trigger(name)}/test", body=body, read=reads(TriggerTrial))
 
 
@@ -51,13 +50,13 @@ def subscription(subscription_id: str) -> Call[SubscriptionView]:
     return Call(method="GET", path=_subscription(subscription_id), read=reads(SubscriptionView))
 
 
-def subscribe(request: SubscriptionRequest) -> Call[SubscriptionMade]:
-    body = request.model_dump_json(exclude_unset=True)
+def subscribe(request: SubscriptionRequest | Body) -> Call[SubscriptionMade]:
+    body = body_of(request)
     return Call(method="POST", path="/subscriptions", body=body, read=reads(SubscriptionMade))
 
 
-def replace_subscription(subscription_id: str, request: SubscriptionRequest) -> Call[SubscriptionView]:
-    body = request.model_dump_json(exclude_unset=True)
+def replace_subscription(subscription_id: str, request: SubscriptionRequest | Body) -> Call[SubscriptionView]:
+    body = body_of(request)
     return Call(method="PUT", path=_subscription(subscription_id), body=body, read=reads(SubscriptionView))
 
 

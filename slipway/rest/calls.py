@@ -1,5 +1,6 @@
 """The REST calls as values, which either client sends: the request, and how to read its answer."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -7,26 +8,32 @@ from typing import Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import BaseModel, ValidationError
 
-from exporter.errors import ExportError
-from exporter.manifest import Manifest
-from exporter.reports.comparison import Comparison
-from exporter.spec import ExportSpec, Target, TowerName
-from exporter.stages import Stage
-from exporter.towers.plan import PlanRequest
-from jobs.control.releases import Release
-from jobs.model import JobState
-from service.client.errors import RequestRefused, ServiceUnreachable
-from service.etag import etag_of
-from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Problem, Promotion, Readiness
+from slipway.rest.answers import (
+    Comparison,
+    JobList,
+    JobLog,
+    JobView,
+    Manifest,
+    ModelList,
+    PlanView,
+    Problem,
+    Readiness,
+    Release,
+)
+from slipway.rest.errors import RequestRefused, ServiceUnreachable, SlipwayError
+from slipway.rest.json_values import as_json, read
+from slipway.rest.names import JobState, Stage, TowerName
+from slipway.rest.requests import Body, ExportRequest, PlanRequest, SubscriptionRequest
 
 TIMEOUT_S = 30.0
 POLL_S = 0.5  # between two looks at a job that has not ended
 PATIENCE_S = 60.0  # with a service that does not answer
 
 Result = TypeVar("Result")
-Model = TypeVar("Model", bound=BaseModel)
+Answer = TypeVar("Answer")
+
+NO_LABELS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +48,14 @@ class Call(Generic[Result]):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def submit(spec: ExportSpec, key: str | None = None) -> Call[JobView]:
-    """Post an export: a spec, or an `ExportRequest` with further options; `key` is an Idempotency-Key."""
+def submit(request: ExportRequest | Body, key: str | None = None) -> Call[JobView]:
+    """Post an export; `key` is an Idempotency-Key."""
     headers = {"Idempotency-Key": key} if key else {}
-    body = spec.model_dump_json(exclude_unset=True)
-    return Call(method="POST", path="/exports", body=body, headers=headers, read=reads(JobView))
+    return Call(method="POST", path="/exports", body=body_of(request), headers=headers, read=reads(JobView))
 
 
-def plan(request: PlanRequest) -> Call[PlanView]:
-    body = request.model_dump_json(exclude_unset=True)
-    return Call(method="POST", path="/exports/plan", body=body, read=reads(PlanView))
+def plan(request: PlanRequest | Body) -> Call[PlanView]:
+    return Call(method="POST", path="/exports/plan", body=body_of(request), read=reads(PlanView))
 
 
 def get(job_id: str) -> Call[JobView]:
@@ -60,13 +65,12 @@ def get(job_id: str) -> Call[JobView]:
 def get_if_changed(known: JobView) -> Call[JobView]:
     """Get the current job: the object `known` itself if nothing has changed."""
 
-    def read(answer: httpx.Response) -> JobView:
-        if answer.status_code == HTTPStatus.NOT_MODIFIED:
-            return known
-        return JobView.model_validate_json(answer.content)
+    def read_if_changed(answer: httpx.Response) -> JobView:
+        return known if answer.status_code == HTTPStatus.NOT_MODIFIED else read(JobView, answer.json())
 
-    headers = {"If-None-Match": etag_of(known)}
-    return Call(method="GET", path=path_of(known.id), headers=headers, read=read)
+    tag = "-".join((str(known.revision), *known.unserved))  # what no worker serves is not in the record
+    headers = {"If-None-Match": f'"{tag}"'}
+    return Call(method="GET", path=path_of(known.id), headers=headers, read=read_if_changed)
 
 
 def page(*, limit: int, state: JobState | None = None, cursor: str | None = None) -> Call[JobList]:
@@ -99,12 +103,12 @@ def bundle(job_id: str, tower: TowerName | None = None) -> Call[bytes]:
     )
 
 
-def manifest(job_id: str, target: Target | None = None) -> Call[Manifest]:
+def manifest(job_id: str, target: str | None = None) -> Call[Manifest]:
     query = without_none(target=target)
     return Call(method="GET", path=f"{path_of(job_id)}/manifest", query=query, read=reads(Manifest))
 
 
-def file(job_id: str, path: str, target: Target | None = None) -> Call[None]:
+def file(job_id: str, path: str, target: str | None = None) -> Call[None]:
     """Get a file of the artifact by its path in the manifest; clients write it to disk as it comes."""
     where = f"{path_of(job_id)}/files/{quote(path)}"
     return Call(method="GET", path=where, query=without_none(target=target), read=lambda answer: None)
@@ -129,7 +133,7 @@ def promoted(model: str) -> Call[Release]:
 
 
 def promote(model: str, job_id: str | None = None, *, force: bool = False) -> Call[Release]:
-    body = Promotion(job_id=job_id, force=force).model_dump_json(exclude_defaults=True)
+    body = json.dumps({"job_id": job_id, **({"force": True} if force else {})})
     return Call(method="POST", path=f"/models/{model}/promote", body=body, read=reads(Release))
 
 
@@ -161,7 +165,7 @@ def result_of(call: Call[Result], answer: httpx.Response, url: str) -> Result:
     refuse_problems(answer, url)
     try:
         return call.read(answer)
-    except ValidationError as error:
+    except ValueError as error:
         raise ServiceUnreachable(
             f"{url} answered with something that is none of Slipway's answers"
         ) from error
@@ -172,16 +176,14 @@ def refuse_problems(answer: httpx.Response, url: str) -> None:
     if answer.status_code < HTTPStatus.BAD_REQUEST:
         return
     try:
-        problem = Problem.model_validate_json(answer.content)
-    except ValidationError:  # from a proxy, or another program
+        problem = read(Problem, answer.json())
+    except ValueError:  # from a proxy, or another program
         detail = f"{url} answered with status {answer.status_code} and no problem description"
-        problem = Problem(
-            type="about:blank", title="", status=answer.status_code, detail=detail, code=RequestRefused.code
-        )
+        problem = Problem(status=answer.status_code, detail=detail, code=RequestRefused.code)
     raise RequestRefused(problem)
 
 
-def unreachable(url: str, error: Exception) -> ExportError:
+def unreachable(url: str, error: Exception) -> SlipwayError:
     return ServiceUnreachable(
         f"{url} does not answer: {str(error) or type(error).__name__}",
         hint="start the service with `slipway up`, or name another with --url or SLIPWAY_URL",
@@ -189,13 +191,20 @@ def unreachable(url: str, error: Exception) -> ExportError:
     )
 
 
-def cut_off(url: str, job_id: str) -> ExportError:
+def cut_off(url: str, job_id: str) -> SlipwayError:
     return ServiceUnreachable(f"{url} ended the events of job {job_id} before the job ended", where=url)
 
 
-def reads(model: type[Model]) -> Callable[[httpx.Response], Model]:
-    """Return the function that reads an answer as this model."""
-    return lambda answer: model.model_validate_json(answer.content)
+def body_of(request: ExportRequest | PlanRequest | SubscriptionRequest | Body) -> str:
+    """Return a request as JSON: the fields that are set."""
+    if isinstance(request, ExportRequest | PlanRequest | SubscriptionRequest | Mapping):
+        return json.dumps(as_json(request))
+    return request.model_dump_json(exclude_unset=True)
+
+
+def reads(kind: type[Answer]) -> Callable[[httpx.Response], Answer]:
+    """Return the function that reads an answer as this kind."""
+    return lambda answer: read(kind, answer.json())
 
 
 def without_none(**values: str | None) -> dict[str, str]:

@@ -2,10 +2,9 @@
 
 import time
 
-from exporter.errors import ExportError
-from service.client.calls import PATIENCE_S
-from service.client.errors import StillRunning
-from service.schemas import JobView
+from slipway.rest.answers import JobView
+from slipway.rest.calls import PATIENCE_S
+from slipway.rest.errors import SlipwayError, StillRunning
 
 
 class Wait:
@@ -28,7 +27,7 @@ class Wait:
         """Be patient again for as long as at the beginning: the service has answered."""
         self._answered = time.monotonic()
 
-    def bear(self, error: ExportError) -> None:
+    def bear(self, error: SlipwayError) -> None:
         """Raise the error again, unless the service may yet answer."""
         if not error.retryable or time.monotonic() > self._answered + PATIENCE_S:
             raise error

@@ -1,19 +1,32 @@
-"""Errors of the clients of the REST API.
+"""Errors of calls to a service.
 
-ExportError
+SlipwayError
 ├── ServiceUnreachable  no Slipway service answers at the URL (retryable)
 ├── DownloadFailed      a file did not arrive as the manifest says, or cannot be written
+├── SignatureRefused    the artifact is not signed, or not by the given key
 ├── StillRunning        the job has not ended in the time that the caller gave it (retryable)
 └── RequestRefused      the service answered with a problem, whose code this error carries
 """
 
 from http import HTTPStatus
 
-from exporter.errors import ExportError
-from service.schemas import JobView, Problem
+from slipway.rest.answers import JobView, Problem
 
 
-class ServiceUnreachable(ExportError):
+class SlipwayError(Exception):
+    """A call that failed: a stable `code`, one sentence, and what to do."""
+
+    code = "slipway_error"
+    retryable = False  # True if the same call can succeed later
+    advice = ""  # the default of `hint`
+
+    def __init__(self, message: str, *, hint: str = "", where: str = "") -> None:
+        """Say what happened (`message`), what to do (`hint`) and at which field, file or URL (`where`)."""
+        super().__init__(message)
+        self.message, self.hint, self.where = message, hint or self.advice, where
+
+
+class ServiceUnreachable(SlipwayError):
     """No Slipway service answers at the URL."""
 
     code = "service_unreachable"
@@ -21,14 +34,21 @@ class ServiceUnreachable(ExportError):
     retryable = True
 
 
-class DownloadFailed(ExportError):
+class DownloadFailed(SlipwayError):
     """A file did not arrive as the manifest says, or cannot be written; nothing is left of the download."""
 
     code = "download_failed"
     advice = "download the artifact again"
 
 
-class StillRunning(ExportError):
+class SignatureRefused(SlipwayError):
+    """The artifact is not signed, or not by the key that is to verify it."""
+
+    code = "signature_refused"
+    advice = "find out who wrote the artifact before you use any of it"
+
+
+class StillRunning(SlipwayError):
     """The job has not ended in the time that the caller gave it; it goes on."""
 
     code = "still_running"
@@ -41,7 +61,7 @@ class StillRunning(ExportError):
         self.job = job
 
 
-class RequestRefused(ExportError):
+class RequestRefused(SlipwayError):
     """The service answered with a problem, whose code this error carries."""
 
     code = "request_refused"

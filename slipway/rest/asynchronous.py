@@ -9,28 +9,32 @@ from typing import Self, TypeVar
 
 import httpx
 
-from exporter.artifact.signing import VerifyingKey
-from exporter.errors import ExportError
-from exporter.manifest import Manifest
-from exporter.reports.comparison import Comparison
-from exporter.spec import ExportSpec, Target, TowerName
-from exporter.stages import Stage
-from exporter.towers.plan import PlanRequest
-from jobs.control.releases import NO_LABELS, Release
-from jobs.model import JobState
-from service.client import calls
-from service.client.calls import POLL_S, Call
-from service.client.download import Digests, Download, Fetch, Received, Wanted
-from service.client.events import EventReader
-from service.client.hooks import AsyncHookMethods
-from service.client.waiting import Wait
-from service.schemas import JobList, JobLog, JobView, ModelList, PlanView, Readiness
+from slipway.rest import calls
+from slipway.rest.answers import (
+    Comparison,
+    JobList,
+    JobLog,
+    JobView,
+    Manifest,
+    ModelList,
+    PlanView,
+    Readiness,
+    Release,
+)
+from slipway.rest.calls import NO_LABELS, POLL_S, Call
+from slipway.rest.errors import SlipwayError
+from slipway.rest.events import EventReader
+from slipway.rest.hooks import AsyncHookMethods
+from slipway.rest.names import JobState, Stage, TowerName
+from slipway.rest.received import Digests, Download, Fetch, Received, Wanted
+from slipway.rest.requests import Body, ExportRequest, PlanRequest
+from slipway.rest.waiting import Wait
 
 Result = TypeVar("Result")
 
 
-class AsyncSlipwayClient(AsyncHookMethods):
-    """Calls one service: `async with AsyncSlipwayClient(url) as slipway: …`."""
+class AsyncClient(AsyncHookMethods):
+    """Calls one service: `async with AsyncClient(url) as slipway: …`."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         """Take the service's base URL, and an API key if the service requires one."""
@@ -49,11 +53,11 @@ class AsyncSlipwayClient(AsyncHookMethods):
         """Close all connections."""
         await self._http.__aexit__(kind, error, trace)
 
-    async def submit(self, spec: ExportSpec, *, key: str | None = None) -> JobView:
+    async def submit(self, request: ExportRequest | Body, *, key: str | None = None) -> JobView:
         """Post an export; calls with the same idempotency `key` start a single job."""
-        return await self._send(calls.submit(spec, key))
+        return await self._send(calls.submit(request, key))
 
-    async def plan(self, request: PlanRequest) -> PlanView:
+    async def plan(self, request: PlanRequest | Body) -> PlanView:
         return await self._send(calls.plan(request))
 
     async def get(self, job_id: str) -> JobView:
@@ -119,7 +123,7 @@ class AsyncSlipwayClient(AsyncHookMethods):
             try:
                 job = await self.get_if_changed(job)
                 wait.note_answer()
-            except ExportError as error:
+            except SlipwayError as error:
                 wait.bear(error)
         return job
 
@@ -128,14 +132,15 @@ class AsyncSlipwayClient(AsyncHookMethods):
         job_id: str,
         into: Path,
         *,
-        towers: Collection[TowerName] = (),
-        target: Target | None = None,
-        key: VerifyingKey | None = None,
+        towers: Collection[TowerName | str] = (),
+        target: str | None = None,
+        key: Path | None = None,
     ) -> Manifest:
         """Fetch what the job published into the new folder `into`, and check every file.
 
         The folder is there whole, or not at all. `towers` names those to fetch, by default all; `target` is
-        one of a job with several. With a `key`, the manifest must be signed by it.
+        one of a job with several. With a `key`, the file of a public key, the
+        manifest must be signed by it.
 
         Raises:
             DownloadFailed: the folder exists or cannot be written, or a file is not the one in the manifest.
@@ -149,9 +154,9 @@ class AsyncSlipwayClient(AsyncHookMethods):
         self,
         job_id: str,
         *,
-        towers: Collection[TowerName] = (),
-        target: Target | None = None,
-        key: VerifyingKey | None = None,
+        towers: Collection[TowerName | str] = (),
+        target: str | None = None,
+        key: Path | None = None,
     ) -> Manifest:
         """Read every file that the job published, and check it as `download` does; nothing is written.
 
