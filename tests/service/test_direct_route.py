@@ -106,4 +106,4 @@ def test_a_caller_who_leaves_before_the_body_has_come_is_no_error_of_ours(
             await app(scope, leave, send)
 
     asyncio.run(post())
-    assert sent[0]["status"] == 400
+    assert 400 <= sent[0]["status"] < 500  # nobody reads it, but logs and metrics count errors of ours
