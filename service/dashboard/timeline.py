@@ -10,6 +10,7 @@ from jobs.model import Job, TowerProgress, TowerState
 
 WIDTH = 1000  # of a chart, in units of its view box
 START_UP = "start-up"  # of the attempt: its processes, their imports, and pauses between the stages
+_CLOCKS_S = 0.5  # by which a stage may seem to begin before its attempt: times are noted by several processes
 _LEAST_WIDTH = 6  # so that a stage of milliseconds can be seen
 
 
@@ -53,7 +54,9 @@ class TimedTower:
             return cls(tower=tower, start_up=None)
         before = sum(each for stage, each in seconds.items() if stage is not tower.stage)
         rest = (begun - started_at).total_seconds() - before
-        return cls(tower=tower, start_up=rest if rest >= 0 else None)  # else of two clocks
+        if rest < -_CLOCKS_S:
+            return cls(tower=tower, start_up=None)  # of two clocks
+        return cls(tower=tower, start_up=max(rest, 0.0))
 
     @property
     def seconds(self) -> float:
