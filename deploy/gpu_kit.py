@@ -52,6 +52,9 @@ def main() -> int:
     except FileNotFoundError:
         sys.stderr.write(f"there are no pins for torch {given.torch} in requirements/\n")
         return 1
+    if given.folder.exists() and any(given.folder.iterdir()) and not (given.folder / "use").exists():
+        sys.stderr.write(f"{given.folder} is no kit, and not empty: name another folder\n")
+        return 1
     shutil.rmtree(given.folder, ignore_errors=True)
     shutil.copytree(
         _PROTOS, given.folder / "pb", ignore=lambda _, names: [n for n in names if "pycache" in n]

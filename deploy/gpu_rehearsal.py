@@ -40,6 +40,11 @@ def main() -> int:
     if not (given.kit / "use").exists():
         sys.stderr.write(f"{given.kit} is no kit: make gpu-kit writes one\n")
         return 1
+    if not (given.python.parent / "python3").exists():
+        sys.stderr.write(
+            f"there is no python3 beside {given.python}: name one with its torch\n"
+        )
+        return 1
     given.record.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder) / "checkout"

@@ -33,6 +33,17 @@ def test_a_release_without_pins_is_refused_before_the_old_kit_is_removed(
     assert kept.exists()
 
 
+def test_a_folder_of_something_else_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "thesis.md"
+    kept.touch()
+    monkeypatch.setattr(sys, "argv", ["gpu_kit", "--folder", str(tmp_path)])
+    assert main() == 1
+    assert "is no kit" in capsys.readouterr().err
+    assert kept.exists()
+
+
 def test_the_page_names_what_is_there(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "gpu.md").read_text()
     for command in re.findall(r"python3? -m ((?:deploy|benchmarks)\.gpu[a-z_.]*)", page):
