@@ -29,10 +29,11 @@ _LEFT_OUT = frozenset(
 )
 _GLIBC = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
 _USE = """\
-# Run by bash in the checkout's root, on the machine: `source {folder}/use`.
+# Run by bash in the checkout's root, on the machine: `. {folder}/use`.
+kit=$(dirname "${{BASH_SOURCE[0]}}")
 python3 -m pip install -q --no-index --no-deps --no-compile --target "${{TMPDIR:-/tmp}}/slipway-site" \\
-  --upgrade {folder}/*.whl \\
-  && mkdir -p {protos} && cp {folder}/pb/* {protos}/ \\
+  --upgrade "$kit"/*.whl \\
+  && mkdir -p {protos} && cp "$kit"/pb/* {protos}/ \\
   && export PYTHONPATH="${{TMPDIR:-/tmp}}/slipway-site:$PWD"
 """
 
@@ -67,7 +68,7 @@ def main() -> int:
     size = sum(wheel.stat().st_size for wheel in wheels)
     sys.stdout.write(f"{len(wheels)} wheels, {size / 2**20:.1f} MiB, in {given.folder}\n")
     if size > MOST_BYTES:
-        sys.stderr.write(f"that is more than {MOST_BYTES >> 20} MiB, which is what such machines are given\n")
+        sys.stderr.write(f"that is more than {MOST_BYTES >> 20} MiB\n")
         return 1
     return 0
 

@@ -19,7 +19,8 @@ _REHEARSE = """
 set -eu
 # Nothing of the environment that this was started in is to help.
 unset PYTHONPATH PYTHONHOME VIRTUAL_ENV TORCHINDUCTOR_CACHE_DIR
-export PATH={bin}:$PATH TMPDIR={temporary}
+printf '#!/bin/sh\\nexec {python} "$@"\\n' > {temporary}/python3 && chmod +x {temporary}/python3
+export PATH={temporary}:$PATH TMPDIR={temporary}
 source {kit}/use
 python3 -m exporter.aoti.probe.check
 python3 -m pytest -q -p no:cacheprovider --collect-only tests/gpu | tail -n 1
@@ -40,10 +41,8 @@ def main() -> int:
     if not (given.kit / "use").exists():
         sys.stderr.write(f"{given.kit} is no kit: make gpu-kit writes one\n")
         return 1
-    if not (given.python.parent / "python3").exists():
-        sys.stderr.write(
-            f"there is no python3 beside {given.python}: name one with its torch\n"
-        )
+    if not given.python.is_file():
+        sys.stderr.write(f"{given.python} is missing: name an interpreter with the machine's torch\n")
         return 1
     given.record.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -56,7 +55,7 @@ def main() -> int:
             return 1
         script = _REHEARSE.format(
             kit=given.kit.name,
-            bin=given.python.absolute().parent,
+            python=given.python.absolute(),
             temporary=folder,
             record=given.record.absolute(),
             models=" ".join(f"--model {name}" for name in given.model),

@@ -1,4 +1,4 @@
-"""Run one slice of the GPU's tests and benchmarks, for a machine that is lent for minutes at a time.
+"""Run one slice of the GPU's tests and benchmarks, for a machine that is there for minutes at a time.
 
     python -m benchmarks.gpu.slices SLICE --out DIR
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.gpu.guarded_command import run_guarded
 
-_SECONDS = 570.0  # such machines run a command for ten minutes
+_SECONDS = 570.0  # of a slice, unless it is told otherwise
 _SPARE_S = 30.0  # for a benchmark that began its last case in time
 _LOW = "int8 or int4 or bf16 or fp16 or tf32"
 _CALLS = "two_runners or another_gpu"

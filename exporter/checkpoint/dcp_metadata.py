@@ -31,6 +31,7 @@ _HINT = "copy the checkpoint again, or export another step"
 _FEWER_HINT = "save the weights without optimizers, by table or by row over fewer ranks"
 _COMPARISONS = 1 << 20  # of pairs of chunks, for the message about two that overlap
 _METADATA, _FILESYSTEM = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
+_SIZE = "Size"  # a record too: made a tuple, it would copy whatever it is given
 _RECORDS = {
     (_METADATA, "Metadata"),
     (_METADATA, "TensorStorageMetadata"),
@@ -42,6 +43,7 @@ _RECORDS = {
     (_METADATA, "_MEM_FORMAT_ENCODING"),
     (_FILESYSTEM, "_StorageInfo"),
     ("torch.serialization", "_get_layout"),
+    ("torch", _SIZE),
     # StorageMeta holds the path that the trainer saved to, if it was given one.
     ("pathlib", "PosixPath"),
     ("pathlib", "WindowsPath"),
@@ -112,8 +114,6 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
         if (module, name) in self._records:
             return self._records[module, name]
-        if (module, name) == ("torch", "Size"):
-            return tuple
         if module == "torch" and isinstance(dtype := getattr(torch, name, None), torch.dtype):
             return dtype
         raise CheckpointUnreadable(
@@ -318,6 +318,8 @@ def _text(value: object) -> str:
 
 
 def _sizes(value: object) -> tuple[int, ...]:
+    if isinstance(value, _Record) and value.kind == _SIZE:
+        [value] = value.arguments
     if not isinstance(value, tuple) or any(type(size) is not int or size < 0 for size in value):
         raise TypeError(f"{reprlib.repr(value)} where sizes belong")
     return value

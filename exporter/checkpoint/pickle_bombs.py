@@ -9,7 +9,8 @@ level.
 import pickletools
 from collections.abc import Sequence
 
-MOST_PARTS = 1 << 20  # parts of a tuple, where nested parts count as often as they occur
+# Parts of a tuple, where nested parts count as often as they occur: its hash takes a C stack frame for each.
+MOST_PARTS = 1 << 14
 MOST_INSTRUCTIONS = 20 << 20  # a chunk of a distributed checkpoint takes some 70
 MOST_OBJECTS = 10 << 20  # a chunk takes up to 34; each takes up to 100 bytes
 _FARTHEST = 1 << 20  # memo entries that a pickle may leave empty

@@ -35,8 +35,11 @@ from exporter.redaction import name_first
 SUFFIXES = (".pt", ".pth")
 MOST_TENSORS = 1 << 17  # of a file
 _MOST_AXES = 8
+_SIZE = "Size"
+_WORD_BYTES = 16
+_MOST = 1 << 63  # of a size, a stride or an offset
 _MAX_PICKLE_BYTES = 256 << 20  # a tensor takes some 200
-_MAX_DIRECTORY_BYTES = 256 << 20  # of the zip; an entry takes some 70
+_MAX_DIRECTORY_BYTES = 32 << 20  # of the zip; an entry takes some 70
 _FEW = 3  # entries in a message
 
 _STORAGES = {
@@ -56,6 +59,7 @@ _RECORDS = {
     ("torch._utils", _TENSOR),
     ("torch._utils", _PARAMETER),
     *(("torch", name) for name in _STORAGES),
+    ("torch", _SIZE),
 }
 _SAVE_WEIGHTS = "save the weights alone, torch.save(model.state_dict(), 'weights.pt'), or as .safetensors"
 _SAVE_AGAIN = (
@@ -167,11 +171,14 @@ def _read_places(path: Path, file: BinaryIO) -> dict[str, Place]:
             raise ValueError("two of its entries have one name")
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries.values()):
             raise ValueError("compressed, as torch.save never writes; its size cannot be trusted")
+        if any(entry.compress_size != entry.file_size for entry in entries.values()):
+            raise ValueError("an entry tells two sizes")
         [described] = (name for name in entries if name.count("/") == 1 and name.endswith("/data.pkl"))
         if entries[described].file_size > _MAX_PICKLE_BYTES:
             raise ValueError(f"{described} is larger than {_MAX_PICKLE_BYTES} bytes")
         folder = described.removesuffix("data.pkl")
-        if f"{folder}byteorder" in entries and archive.read(f"{folder}byteorder") != b"little":
+        order = entries.get(f"{folder}byteorder")
+        if order is not None and (order.file_size > _WORD_BYTES or archive.read(order) != b"little"):
             raise ValueError("its numbers are of another byte order than this machine's")
         data = archive.read(described)
     refuse_bombs(data)
@@ -195,6 +202,9 @@ class _Record:
 class _Dict(dict[object, object]):
     """The stand-in for OrderedDict; a state dict's own attribute `_metadata` is kept and not read."""
 
+    def __init__(self) -> None:
+        """Take nothing: a copy of a large dict would cost five bytes of the file."""
+
 
 @dataclass(frozen=True)
 class _Storage:
@@ -216,7 +226,6 @@ class _Unpickler(pickle.Unpickler):
             key: type(key[1], (_Record,), {"kind": key[1]}) for key in _RECORDS
         }
         self._admitted["collections", _DICT] = type(_DICT, (_Dict,), {})
-        self._admitted["torch", "Size"] = tuple
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) in self._admitted:
@@ -274,11 +283,11 @@ class _Storages:
         self._entries = entries
         self._folder = folder
         self._length = file.seek(0, io.SEEK_END)
-        self._starts: dict[str, int] = {}
+        self._starts: dict[_Storage, int] = {}
 
     def start(self, storage: _Storage) -> int:
         """Return the byte at which a storage begins; ValueError if the file does not hold all of it."""
-        if storage.key not in self._starts:
+        if storage not in self._starts:
             entry = self._entries.get(f"{self._folder}{storage.key}")
             if entry is None:
                 raise ValueError(f"storage {storage.key[:20]} is not in the file")
@@ -286,8 +295,8 @@ class _Storages:
             size = storage.elements * storage.dtype.itemsize
             if storage.elements < 0 or size != entry.file_size or start + size > self._length:
                 raise ValueError(f"storage {storage.key[:20]} is cut short, or not of the size that it tells")
-            self._starts[storage.key] = start
-        return self._starts[storage.key]
+            self._starts[storage] = start
+        return self._starts[storage]
 
 
 def _place(name: str, record: _Record, storages: _Storages) -> Place:
@@ -317,6 +326,8 @@ def _place(name: str, record: _Record, storages: _Storages) -> Place:
 
 
 def _numbers(value: object) -> tuple[int, ...]:
-    if not isinstance(value, tuple) or any(type(each) is not int or each < 0 for each in value):
+    if isinstance(value, _Record) and value.kind == _SIZE:
+        [value] = value.arguments
+    if not isinstance(value, tuple) or any(type(each) is not int or not 0 <= each < _MOST for each in value):
         raise TypeError("sizes that are no numbers")
     return value

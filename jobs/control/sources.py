@@ -6,6 +6,7 @@ and a path in a folder that is not mounted here.
 """
 
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -20,19 +21,25 @@ from jobs.control.content import Identify, stat_files
 
 _LOOK_S = 3.0  # for one source
 _AT_ONCE = 16  # looks of all requests
+_MOST_LOOKS = 16  # of one request; a config may name a great many files, which are left to the attempt
+_REQUEST_S = 6.0  # for all looks of one request
 
 
 def require_sources(spec: ExportOptions, identify: Identify) -> None:
-    """Look at the sources of an export.
+    """Look at the first sources of an export, for a few seconds.
 
     Raises:
         SourceNotFound: one is surely not there; the error names the field.
     """
+    looks, until = 0, time.monotonic() + _REQUEST_S
     for named in uris_of(spec):
         if named.is_output or named.field == "config_uri":  # which has been read
             continue
         if named.may_be_pattern and is_pattern(named.uri):
             continue
+        looks += 1
+        if looks > _MOST_LOOKS or time.monotonic() > until:
+            return
         if _is_missing(named.uri, identify):
             raise SourceNotFound(
                 f"{named.field} names {named.uri}, and nothing is there",

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
@@ -17,6 +18,7 @@ from service.dashboard.pages import ErrorPage, SignInPage
 from service.dashboard.render import answer
 from service.errors import InvalidRequest, Unauthenticated, status_of
 
+_MOST_FIELDS = 32  # of a form
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -40,7 +42,11 @@ class PageRoute(APIRoute):
 
 
 async def _parse_form(request: Request) -> dict[str, str]:
-    fields = parse_qs((await request.body()).decode(errors="replace"))
+    body = (await request.body()).decode(errors="replace")
+    try:  # a large body would keep the event loop
+        fields = await run_in_threadpool(parse_qs, body, max_num_fields=_MOST_FIELDS)
+    except ValueError as error:
+        raise InvalidRequest(f"the form has more than {_MOST_FIELDS} fields") from error
     return {name: values[0] for name, values in fields.items()}
 
 

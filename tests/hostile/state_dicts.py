@@ -120,3 +120,37 @@ def _(folder: Path) -> object:
     data[end + 12 : end + 16] = struct.pack("<I", 0xFFFFFFF0)
     (folder / "x.pt").write_bytes(data)
     return read_all(folder / "x.pt")
+
+
+def _many(callee: bytes, argument: bytes, times: int) -> bytes:
+    """Return a pickle of a list: so often what `callee` makes of one `argument`."""
+    one = b"h\x00h\x01\x85R"
+    return b"\x80\x02" + callee + b"q\x00" + argument + b"q\x01" + b"](" + one * times + b"e."
+
+
+@hostile("sizes of a megabyte of text, five thousand times", reader=STATE_DICT)
+def _(folder: Path) -> object:
+    text = b"X" + struct.pack("<I", 1 << 20) + b"a" * (1 << 20)
+    return with_pickle(folder, _many(b"ctorch\nSize\n", text, 5_000))
+
+
+@hostile("copies of a large dict, ten thousand times", reader=STATE_DICT)
+def _(folder: Path) -> object:
+    pairs = b"".join(b"J" + struct.pack("<i", number) + b"N" for number in range(20_000))
+    return with_pickle(folder, _many(b"ccollections\nOrderedDict\n", b"}(" + pairs + b"u", 10_000))
+
+
+@hostile("a name that is a tuple nested a hundred thousand deep", reader=STATE_DICT)
+def _(folder: Path) -> object:
+    return with_pickle(folder, b"\x80\x02})" + b"\x85" * 100_000 + b"Ns.")
+
+
+@hostile("a storage told in two sizes", reader=STATE_DICT)
+def _(folder: Path) -> object:
+    def larger(name: str, data: bytes) -> bytes:
+        if not name.endswith("data.pkl"):
+            return data
+        at = data.index(b"M\xe8\x03t")  # 1,000 elements, at the end of the storage of `b`
+        return data[:at] + b"\x8a\x06" + (1 << 40).to_bytes(6, "little") + data[at + 3 :]
+
+    return altered(folder, larger)

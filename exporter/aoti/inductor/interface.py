@@ -38,7 +38,7 @@ def link_interface(folder: Path) -> Iterator[None]:
     """
     run_whole = cpp_builder.run_compile_cmd
     in_turn = len(os.sched_getaffinity(0)) == 1  # two compilers would take more memory, and no less time
-    begun: list[Callable[[], None]] = []
+    pending: list[Callable[[], None]] = []
 
     def finish(build: Callable[[], object], command_line: str, cwd: Path | str) -> None:
         try:
@@ -50,19 +50,21 @@ def link_interface(folder: Path) -> Iterator[None]:
         words = shlex.split(command_line)
         divided = divide(words)
         if divided is None:
-            while begun and "-c" not in words:  # it links
-                begun.pop()()
+            while pending and "-c" not in words:  # it links
+                pending.pop()()
             run_whole(command_line, cwd)
         elif in_turn:
             finish(partial(divided.build, folder), command_line, cwd)
         else:
-            built = beside.submit(divided.build, folder).result
-            begun.append(partial(finish, built, command_line, divided.target.parent))  # `cwd` is gone by then
+            built = executor.submit(divided.build, folder).result
+            pending.append(
+                partial(finish, built, command_line, divided.target.parent)
+            )  # `cwd` is gone by then
 
-    with ThreadPoolExecutor(1) as beside, mock.patch.object(cpp_builder, "run_compile_cmd", run):
+    with ThreadPoolExecutor(1) as executor, mock.patch.object(cpp_builder, "run_compile_cmd", run):
         yield
-        while begun:
-            begun.pop()()
+        while pending:
+            pending.pop()()
 
 
 @dataclass(frozen=True, kw_only=True)

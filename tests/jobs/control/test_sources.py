@@ -101,3 +101,15 @@ def test_a_source_is_asked_for_once(folder: Path) -> None:
         with pytest.raises(SourceNotFound):
             look(f"{folder}/none")
     assert asked == [f"{folder}/rows.parquet", f"{folder}/none"]
+
+
+def test_a_request_that_names_a_great_many_sources_is_looked_at_in_part(folder: Path) -> None:
+    looked: list[str] = []
+
+    def look(uri: str) -> tuple[StoredFile, ...]:
+        looked.append(uri)
+        return stat_files(str(folder / "rows.parquet"))
+
+    uris = ",".join(f"/rows/{number}" for number in range(300))
+    require_sources(spec_of(sample_input_uri=uris), look)
+    assert 10 < len(looked) < 20
