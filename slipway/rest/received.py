@@ -91,6 +91,8 @@ class Received(ABC):
                 raise SignatureRefused("the artifact is not signed", where=job_id)
             self._check_signature(wanted.key)
         manifest = self._manifest()
+        if manifest.get("job_id") != job_id:  # else a store could show a signed artifact in another's place
+            raise DownloadFailed("the manifest is of another job", where=MANIFEST_NAME)
         for file in files_of(manifest, wanted.towers):
             yield Fetch(calls.file(job_id, file.path, wanted.target), file.path)
             self._check(file)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,18 @@ def test_a_damaged_file_leaves_nothing(url: str, published: Job, tmp_path: Path)
     with pytest.raises(DownloadFailed, match="item/pipeline.config is not the file in the manifest"):
         Client(url).download(published.id, tmp_path / "down" / "here")
     assert list((tmp_path / "down").iterdir()) == []
+
+
+def test_a_signed_artifact_of_another_job_is_refused_in_its_place(
+    url: str, store: MemoryJobStore, tmp_path: Path
+) -> None:
+    key, public = keys_of(tmp_path)
+    wanted = publish(store, str(tmp_path / "wanted"), key)
+    publish(store, str(tmp_path / "other"), key)
+    shutil.copytree(tmp_path / "other", tmp_path / "wanted", dirs_exist_ok=True)
+    with pytest.raises(DownloadFailed, match="of another job"):
+        Client(url).download(wanted.id, tmp_path / "here", key=public)
+    assert not (tmp_path / "here").exists()
 
 
 def test_a_folder_that_exists_is_not_touched(url: str, published: Job, tmp_path: Path) -> None:
