@@ -27,8 +27,12 @@ redis.call('LTRIM', KEYS[2], 0, ARGV[5] - 1)
 return 1
 """
 
-# KEYS: promoted, promotions. ARGV: promotion, which lacks its job, most to keep.
+# KEYS: promoted, promotions. ARGV: promotion, which lacks its job, most to keep, promoted job (empty: any).
 _ROLL_BACK = """
+if ARGV[3] ~= '' then
+  local read, release = pcall(cjson.decode, redis.call('LINDEX', KEYS[1], 0) or '')
+  if not (read and type(release) == 'table' and release['job_id'] == ARGV[3]) then return nil end
+end
 if redis.call('LLEN', KEYS[1]) < 2 then return nil end
 redis.call('LPOP', KEYS[1])
 local now = redis.call('LINDEX', KEYS[1], 0)
@@ -94,8 +98,8 @@ class RedisPointers:
         with translate_redis_errors():
             self._promote(keys=_keys_of(release.model), args=args)
 
-    def roll_back(self, model: str, noted: PromotionNote) -> Release | None:
-        args: list[str | int] = [noted.model_dump_json(), MOST_PROMOTIONS]
+    def roll_back(self, model: str, noted: PromotionNote, expected: JobId | None = None) -> Release | None:
+        args: list[str | int] = [noted.model_dump_json(), MOST_PROMOTIONS, expected or ""]
         with translate_redis_errors():
             found = self._roll_back(keys=_keys_of(model), args=args)
         return None if found is None else self._malformed.parse(Release, PROMOTED_KEY + model, found)

@@ -99,9 +99,10 @@ class ReleasePointers(Protocol):
         """Promote a release, and note the change; nothing changes if it is promoted already."""
         ...
 
-    def roll_back(self, model: str, noted: PromotionNote) -> Release | None:
+    def roll_back(self, model: str, noted: PromotionNote, expected: JobId | None = None) -> Release | None:
         """Promote the previously promoted release again; return None, and change nothing, without one.
 
+        Nor is anything changed if the promoted release is not that of the job `expected`.
         The change is noted with the job of the release that becomes the promoted one.
         """
         ...
@@ -163,9 +164,14 @@ class Releases:
         self.pointers.promote(release, noted.model_copy(update={"forced": release.blessed is False}))
         return release
 
-    def roll_back(self, model: str, by: str = ANYONE) -> Release:
+    def roll_back(self, model: str, by: str = ANYONE, *, expected: JobId | None = None) -> Release:
+        """Promote the previous release, in the name of a caller.
+
+        Raises:
+            ModelNotFound: there is none, or the promoted release is not that of the job `expected`.
+        """
         noted = self._note(PromotionKind.ROLL_BACK, JobId(""), by)
-        if (release := self.pointers.roll_back(model, noted)) is None:
+        if (release := self.pointers.roll_back(model, noted, expected)) is None:
             raise ModelNotFound(model, "earlier promoted release")
         return release
 
@@ -284,9 +290,9 @@ class MemoryPointers:
             self._promoted.setdefault(release.model, []).insert(0, release)
             self._noted.setdefault(release.model, []).insert(0, noted)
 
-    def roll_back(self, model: str, noted: PromotionNote) -> Release | None:
+    def roll_back(self, model: str, noted: PromotionNote, expected: JobId | None = None) -> Release | None:
         history = self._promoted.get(model, [])
-        if len(history) < 2:
+        if len(history) < 2 or expected not in (None, history[0].job_id):
             return None
         del history[0]
         named = noted.model_copy(update={"job_id": history[0].job_id})

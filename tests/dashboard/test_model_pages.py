@@ -8,8 +8,9 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from jobs.control.releases import Releases
+from jobs.control.releases import Release, Releases
 from jobs.errors import ModelNotFound
+from jobs.ids import JobId
 from jobs.model import Job
 from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
@@ -112,6 +113,23 @@ def test_a_form_of_an_older_page_rolls_nothing_back(
     assert "Nothing was rolled back" in answer.text
 
 
+def test_a_promotion_while_the_form_is_read_stays(
+    client: TestClient, made: list[Job], releases: Releases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in made[:0:-1]:
+        releases.promote(MODEL, job.id)
+    roll_back = Releases.roll_back
+
+    def promoted_before(self: Releases, model: str, by: str, *, expected: JobId) -> Release:
+        releases.promote(MODEL, made[2].id)
+        return roll_back(self, model, by, expected=expected)
+
+    monkeypatch.setattr(Releases, "roll_back", promoted_before)
+    answer = client.post(f"{PAGE}/roll-back", data={"from": made[1].id})
+    assert releases.get_promoted(MODEL).job_id == made[2].id
+    assert "Nothing was rolled back" in answer.text
+
+
 def test_a_release_that_is_not_blessed_is_promoted_by_force_only(
     client: TestClient, made: list[Job], releases: Releases
 ) -> None:
@@ -121,7 +139,7 @@ def test_a_release_that_is_not_blessed_is_promoted_by_force_only(
     assert (refused.status_code, "release_not_blessed" in refused.text) == (409, True)
     with pytest.raises(ModelNotFound):
         releases.get_promoted(MODEL)
-    assert client.post(f"{PAGE}/promote", data={"job_id": made[0].id, "force": "1"}).status_code == 200
+    assert client.post(f"{PAGE}/promote", data={"job_id": made[0].id, "force": "yes"}).status_code == 200
     assert "by force" in text_of(client)
 
 

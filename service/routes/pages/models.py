@@ -22,6 +22,8 @@ from service.dashboard.render import answer
 from service.dashboard.route import Form, PageRoute
 from service.dependencies import Jobs, Models
 from service.errors import InvalidRequest
+from service.routes import models as release_calls
+from service.schemas import Promotion
 
 _PAGE = 50
 _MOST_RELEASES = 20
@@ -90,12 +92,8 @@ def promote(name: Name, form: Form, models: Models, caller: Admin) -> Response:
     job_id = form.get("job_id", "")
     if not is_job_id(job_id):
         raise InvalidRequest("job_id: it is no job's id", hint="use the buttons of the model's page")
-    release = models.promote(name, JobId(job_id), force=form.get("force") == "1", by=caller.name)
-    subject = f"{name} to {release.job_id}"
-    if objections := release.objections:
-        record(caller, "promote by force", subject, objections=objections)
-    else:
-        record(caller, "promote", subject)
+    wanted = Promotion(job_id=job_id, force=form.get("force") == "yes")
+    release_calls.promote(name, wanted, models, caller)
     return _show(name)
 
 
@@ -105,7 +103,13 @@ def roll_back(name: Name, form: Form, models: Models, caller: Admin) -> Response
     promoted = models.get_promoted(name)
     if promoted.job_id != form.get("from"):
         return _show(name, "?changed=1")
-    release = models.roll_back(name, caller.name)
+    try:
+        release = models.roll_back(name, caller.name, expected=promoted.job_id)
+    except ModelNotFound:
+        now = _promoted(name, models)
+        if now is not None and now.job_id == promoted.job_id:
+            raise  # there is no earlier release
+        return _show(name, "?changed=1")
     record(caller, "roll-back", f"{name} to {release.job_id}")
     return _show(name)
 

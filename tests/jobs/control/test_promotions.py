@@ -56,6 +56,18 @@ def test_who_promoted_what_is_noted(releases: Releases) -> None:
     assert [each.at for each in notes] == sorted((each.at for each in notes), reverse=True)
 
 
+def test_only_the_expected_release_is_rolled_back(releases: Releases) -> None:
+    first, second = release(releases), release(releases)
+    for job in (first, second):
+        with pytest.raises(ModelNotFound):
+            releases.roll_back("m", expected=job.id)
+        releases.promote("m", job.id)
+    with pytest.raises(ModelNotFound):
+        releases.roll_back("m", expected=first.id)
+    assert releases.get_promoted("m").job_id == second.id and len(releases.promotions("m")) == 2
+    assert releases.roll_back("m", expected=second.id).job_id == first.id
+
+
 def test_the_newest_releases_are_listed(releases: Releases) -> None:
     with pytest.raises(ModelNotFound, match="successful export"):
         releases.newest("m", limit=2)
