@@ -14,7 +14,7 @@ from rich.table import Table
 
 from jobs.verdicts import ReleaseVerdict, describe_objections
 from slipway.rest.answers import Failure, JobView, TowerProgress
-from slipway.rest.calls import PATIENCE_S, POLL_S
+from slipway.rest.calls import POLL_S, UNREACHABLE_S
 from slipway.rest.errors import SlipwayError
 from slipway.rest.json_values import JsonObject, to_text
 from slipway.rest.names import JobState, TowerState
@@ -50,7 +50,7 @@ def watch(client: Client, job_id: str, show: Show) -> JobView:
 
 def ask_patiently(ask: Callable[[], Answer]) -> Answer:
     """Call `ask` until the service answers, for a minute at most."""
-    give_up_at = time.monotonic() + PATIENCE_S
+    give_up_at = time.monotonic() + UNREACHABLE_S
     while True:
         try:
             return ask()

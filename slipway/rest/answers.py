@@ -53,13 +53,13 @@ class TowerProgress:
     stage: Stage | None = None
     stage_started_at: datetime | None = None
     stage_seconds: Mapping[Stage, float] = field(default_factory=dict)
-    fraction: float | None = None
+    fraction: float | None = None  # of the stage, 0 to 1
     detail: str = ""
     code: str | None = None
     code_note: str = ""
     reused: str | None = None
     package_uri: str | None = None
-    package_size: int | None = None
+    package_size: int | None = None  # bytes
     digest: str | None = None
     verification: JsonObject | None = None
     failure: Failure | None = None
@@ -151,7 +151,7 @@ class ReleasedTower:
     job_id: str
     manifest_uri: str
     package_uri: str | None
-    package_size: int | None
+    package_size: int | None  # bytes
     digest: str | None
     target: str | None = None
 
@@ -184,7 +184,7 @@ class Worker:
     routes: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     gpus: tuple[JsonObject, ...] = ()
-    memory: int | None = None
+    memory: int | None = None  # bytes: the GPU's, or what the worker's processes may use
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,12 @@ Result = TypeVar("Result")
 
 
 class AsyncClient(AsyncHookMethods):
-    """Calls one service: `async with AsyncClient(url) as slipway: …`."""
+    """Calls one service: `async with AsyncClient(url) as slipway: …`.
+
+    Every call raises RequestRefused if the service refuses it, and ServiceUnreachable if no Slipway service
+    answers. An answer with a stage or state that this version does not know counts as none of Slipway's:
+    upgrade the client before the service.
+    """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         """Take the service's base URL, and an API key if the service requires one."""
@@ -124,7 +129,7 @@ class AsyncClient(AsyncHookMethods):
                 job = await self.get_if_changed(job)
                 wait.note_answer()
             except SlipwayError as error:
-                wait.bear(error)
+                wait.raise_unless_retryable(error)
         return job
 
     async def download(
@@ -172,7 +177,7 @@ class AsyncClient(AsyncHookMethods):
 
     async def events(self, job_id: str) -> AsyncIterator[JobView]:
         """Yield the job after every change until it has ended; reconnect once if the connection breaks."""
-        reader, call = EventReader(), calls.get(job_id)
+        reader, call = EventReader(self._url), calls.get(job_id)
         for last_try in (False, True):
             headers = {**calls.headers_of(call, self._api_key), **reader.headers}
             try:

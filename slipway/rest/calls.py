@@ -28,7 +28,7 @@ from slipway.rest.requests import Body, ExportRequest, PlanRequest, Subscription
 
 TIMEOUT_S = 30.0
 POLL_S = 0.5  # between two looks at a job that has not ended
-PATIENCE_S = 60.0  # with a service that does not answer
+UNREACHABLE_S = 60.0  # a service may stay silent for so long while a job is waited for
 
 Result = TypeVar("Result")
 Answer = TypeVar("Answer")
@@ -166,9 +166,7 @@ def result_of(call: Call[Result], answer: httpx.Response, url: str) -> Result:
     try:
         return call.read(answer)
     except ValueError as error:
-        raise ServiceUnreachable(
-            f"{url} answered with something that is none of Slipway's answers"
-        ) from error
+        raise not_ours(url) from error
 
 
 def refuse_problems(answer: httpx.Response, url: str) -> None:
@@ -189,6 +187,10 @@ def unreachable(url: str, error: Exception) -> SlipwayError:
         hint="start the service with `slipway up`, or name another with --url or SLIPWAY_URL",
         where=url,
     )
+
+
+def not_ours(url: str) -> SlipwayError:
+    return ServiceUnreachable(f"{url} answered with something that is none of Slipway's answers")
 
 
 def cut_off(url: str, job_id: str) -> SlipwayError:

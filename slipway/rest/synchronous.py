@@ -33,7 +33,12 @@ Result = TypeVar("Result")
 
 
 class Client(HookMethods):
-    """Calls one service; every call opens its own connection, so that there is nothing to close."""
+    """Calls one service; every call opens its own connection, so that there is nothing to close.
+
+    Every call raises RequestRefused if the service refuses it, and ServiceUnreachable if no Slipway service
+    answers. An answer with a stage or state that this version does not know counts as none of Slipway's:
+    upgrade the client before the service.
+    """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         """Take the service's base URL, and an API key if the service requires one."""
@@ -111,7 +116,7 @@ class Client(HookMethods):
                 job = self.get_if_changed(job)
                 wait.note_answer()
             except SlipwayError as error:
-                wait.bear(error)
+                wait.raise_unless_retryable(error)
         return job
 
     def download(
@@ -159,7 +164,7 @@ class Client(HookMethods):
 
     def events(self, job_id: str) -> Iterator[JobView]:
         """Yield the job after every change until it has ended; reconnect once if the connection breaks."""
-        reader, call = EventReader(), calls.get(job_id)
+        reader, call = EventReader(self._url), calls.get(job_id)
         for last_try in (False, True):
             headers = {**calls.headers_of(call, self._api_key), **reader.headers}
             try:

@@ -3,7 +3,7 @@
 import time
 
 from slipway.rest.answers import JobView
-from slipway.rest.calls import PATIENCE_S
+from slipway.rest.calls import UNREACHABLE_S
 from slipway.rest.errors import SlipwayError, StillRunning
 
 
@@ -27,7 +27,7 @@ class Wait:
         """Be patient again for as long as at the beginning: the service has answered."""
         self._answered = time.monotonic()
 
-    def bear(self, error: SlipwayError) -> None:
+    def raise_unless_retryable(self, error: SlipwayError) -> None:
         """Raise the error again, unless the service may yet answer."""
-        if not error.retryable or time.monotonic() > self._answered + PATIENCE_S:
+        if not error.retryable or time.monotonic() > self._answered + UNREACHABLE_S:
             raise error

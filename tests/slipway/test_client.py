@@ -32,6 +32,7 @@ from slipway.client import (
     Stage,
     TowerName,
 )
+from slipway.rest.events import EventReader
 from slipway.rest.received import files_of
 from tests.architecture.tree import ROOT
 from tests.jobs.factories import CONFIG_TEXT, make_entry, make_job
@@ -182,6 +183,15 @@ def test_what_does_not_answer_is_said(url: str) -> None:
 def test_another_programs_answer_is_none_of_ours(answer: object) -> None:
     with serving_json(answer) as url, pytest.raises(ServiceUnreachable, match="none of Slipway's"):
         Client(url.removesuffix("/jwks.json")).models()
+
+
+@pytest.mark.parametrize("data", ["{", "[]", "{}", None])
+def test_an_event_that_cannot_be_read_is_none_of_ours(data: str | None) -> None:
+    reader = EventReader("http://here")
+    for line in ("event: job", *([] if data is None else [f"data: {data}"])):
+        reader.take(line)
+    with pytest.raises(ServiceUnreachable, match="none of Slipway's"):
+        reader.take("")
 
 
 def test_the_clients_have_the_same_calls() -> None:
