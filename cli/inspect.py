@@ -12,6 +12,7 @@ from exporter.artifact.read import read_manifest, root_of, verify_artifact
 from exporter.artifact.reports import find_release_report
 from exporter.artifact.signing import VerifyingKey
 from exporter.dtypes import Kernel, Precision
+from exporter.errors import InvalidSpec
 from exporter.manifest import (
     DimEntry,
     Fp32Report,
@@ -77,6 +78,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the manifest."""
     verified, named = arguments.verify is not None, arguments.artifact
     is_job = is_job_id(named) and not verified and not Path(named).exists()
+    if verified and is_job_id(named) and not Path(named).exists():
+        raise InvalidSpec(
+            "--verify takes an artifact's URI", hint=f"slipway verify {named} --key {arguments.verify}"
+        )
     if is_job:
         manifest = Manifest.model_validate_json(to_text(client_of(arguments).manifest(named)))
     else:

@@ -14,6 +14,7 @@ from cli.settings import ExportSettings
 from exporter.artifact.read import read_manifest, require_towers, root_of
 from exporter.artifact.signing import VerifyingKey
 from exporter.artifact.verification import FileCheck, Signature, check_files, find_signature
+from exporter.errors import InvalidSpec
 from exporter.manifest import Manifest, TowerEntry
 from exporter.redaction import escape_deceptive
 from exporter.storage.open import open_store
@@ -23,6 +24,7 @@ from processes.startup import settings_or_exit
 from service.client.options import non_empty
 from service.client.tables import console
 from service.commands.client_options import add_url_option, client_of
+from slipway.rest.answers import JobView
 
 if TYPE_CHECKING:
     from exporter.serving.prove import Proof  # loads torch
@@ -76,6 +78,9 @@ def add_command(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]
         help="the artifact's folder or manifest, or the id of a job, whose artifact the service then sends",
     )
     add_towers_option(parser, "check")
+    parser.add_argument(
+        "--target", type=non_empty, help="target of a job with several, whose artifact to check"
+    )
     add_key_option(parser, "--key")
     parser.add_argument("--files-only", action="store_true", help="run no package; this needs no torch")
     parser.add_argument("--json", action="store_true", help="print the result, or the error, as JSON")
@@ -114,10 +119,24 @@ def _locate(arguments: argparse.Namespace, folder: Path) -> str:
     """Return the artifact's URI; that of a job is fetched from the service to below the folder."""
     named: str = arguments.artifact
     if not is_job_id(named) or Path(named).exists():
+        if arguments.target is not None:
+            raise InvalidSpec("--target goes with a job's id", hint="leave it out: a URI is of one target")
         return named
-    into = folder / "artifact"
-    client_of(arguments).download(named, into, towers=towers_of(arguments), key=arguments.verify)
+    client, into = client_of(arguments), folder / "artifact"
+    target = _target_of(client.get(named), arguments.target)
+    client.download(named, into, towers=towers_of(arguments), target=target, key=arguments.verify)
     return str(into)
+
+
+def _target_of(job: JobView, wanted: str | None) -> str | None:
+    """Return the target to verify; a job with several has an artifact for each, so one must be named."""
+    if wanted is None and len(job.targets) > 1:
+        raise InvalidSpec(
+            f"job {job.id} has an artifact for each of its targets: {', '.join(job.targets)}",
+            hint=f"name one: slipway verify {job.id} --target {job.targets[0]}",
+            where="--target",
+        )
+    return wanted
 
 
 def _prove(uri: str, towers: Sequence[TowerEntry], key: VerifyingKey | None) -> "tuple[Proof, ...]":

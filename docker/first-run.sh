@@ -4,6 +4,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+command -v openssl >/dev/null || { echo 'first-run.sh needs openssl' >&2; exit 1; }
+
 for file in .env api-keys.json; do
   if [ -e "$file" ]; then
     echo "$file exists: edit it (docs/quickstart.md), or remove it to begin anew" >&2

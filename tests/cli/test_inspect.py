@@ -26,6 +26,7 @@ from exporter.manifest import (
     Versions,
 )
 from exporter.spec import Device, Mode, TowerName
+from jobs.ids import new_job_id
 
 SOURCE = SourceRef(role="checkpoint", uri=f"s3://models/{'deep/' * 40}[1]/model.ckpt-11", sha256="c" * 64)
 SPARSE = SparseEntry(
@@ -163,3 +164,10 @@ def test_it_says_what_lower_precision_saves_and_costs(shown: str) -> None:
     assert ["user_tower_emb", "0.0035", "0.0054", "batch_512"] in rows
     assert "user tower: it computes in fp16 by autocast, and its outputs are fp32" in shown
     assert "user against the model in fp32: allowed 0.055 of the output's scale" in " ".join(shown.split())
+
+
+def test_the_signature_of_a_job_is_checked_by_verify(capsys: pytest.CaptureFixture[str]) -> None:
+    job_id = new_job_id()
+    assert main(["inspect", job_id, "--verify", "signing-key.pub"]) == 1
+    told = capsys.readouterr().err
+    assert "takes an artifact's URI" in told and f"slipway verify {job_id} --key signing-key.pub" in told

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from cli.main import main
+from jobs.ids import new_job_id
 from jobs.stores.memory_store import MemoryJobStore
+from tests.jobs.factories import CONFIG_TEXT
 from tests.service.conftest import backend, store, url
 from tests.service.test_download import keys_of, publish
 
@@ -69,6 +71,31 @@ def test_what_a_job_published_is_fetched_and_verified(
     (tmp_path / "artifact/item/pipeline.config").write_bytes(b"another")
     assert main(["verify", job.id, "--files-only", "--url", url]) == 1
     assert "item/pipeline.config is not the file in the manifest" in capsys.readouterr().err
+
+
+def test_of_a_job_with_several_targets_one_is_named(
+    url: str, store: MemoryJobStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(store, str(tmp_path / "cpu"))
+    job = publish(store, str(tmp_path / "avx2"))
+    uris = {name: str(tmp_path / name / "manifest.json") for name in ("cpu", "avx2")}
+    several = job.spec.model_copy(update={"target": ("cpu", "avx2"), "output_uri": str(tmp_path)})
+    made = job.model_copy(update={"id": new_job_id(), "spec": several, "manifest_uris": uris})
+    store.add(made, CONFIG_TEXT)
+    command = ["verify", made.id, "--files-only", "--url", url]
+    assert main(command) == 1
+    assert "an artifact for each of its targets: cpu, avx2" in capsys.readouterr().err
+    assert main([*command, "--target", "avx2"]) == 0
+    assert f"artifact {job.id}" in capsys.readouterr().out
+    (tmp_path / "avx2/item/pipeline.config").write_bytes(b"another")
+    assert main([*command, "--target", "cpu"]) == 0
+    assert main([*command, "--target", "avx2"]) == 1
+    assert main([*command, "--target", "sm_90"]) == 1
+
+
+def test_a_uri_is_of_one_target(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(artifact), "--files-only", "--target", "cpu"]) == 1
+    assert "--target goes with a job's id" in capsys.readouterr().err
 
 
 def test_a_tower_that_is_not_there_is_said(artifact: Path, capsys: pytest.CaptureFixture[str]) -> None:

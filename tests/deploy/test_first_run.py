@@ -15,10 +15,9 @@ from tests.architecture.tree import ROOT
 from tests.deploy.test_docker import COMPOSE, GIVEN
 
 
-def run(checkout: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [checkout / "docker" / "first-run.sh"], capture_output=True, text=True, check=False, cwd="/"
-    )
+def run(checkout: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [checkout / "docker" / "first-run.sh"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", env=env)
 
 
 @pytest.fixture
@@ -58,6 +57,14 @@ def test_nothing_is_overwritten(checkout: Path, there: str) -> None:
     assert told.returncode == 1 and f"{there} exists" in told.stderr
     assert sorted(path.name for path in checkout.iterdir()) == sorted(["docker", there])
     assert (checkout / there).read_text() == "mine"
+
+
+def test_without_openssl_nothing_is_written(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    programs = tmp_path_factory.mktemp("programs")
+    (programs / "dirname").symlink_to(shutil.which("dirname") or "")
+    told = run(checkout, {"PATH": str(programs)})
+    assert (told.returncode, told.stderr) == (1, "first-run.sh needs openssl\n")
+    assert [path.name for path in checkout.iterdir()] == ["docker"]
 
 
 def test_nobody_is_let_in_by_the_example_as_it_is() -> None:
