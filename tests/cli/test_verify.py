@@ -76,17 +76,19 @@ def test_what_a_job_published_is_fetched_and_verified(
 def test_of_a_job_with_several_targets_one_is_named(
     url: str, store: MemoryJobStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    publish(store, str(tmp_path / "cpu"))
-    job = publish(store, str(tmp_path / "avx2"))
-    uris = {name: str(tmp_path / name / "manifest.json") for name in ("cpu", "avx2")}
-    several = job.spec.model_copy(update={"target": ("cpu", "avx2"), "output_uri": str(tmp_path)})
-    made = job.model_copy(update={"id": new_job_id(), "spec": several, "manifest_uris": uris})
+    jobs = {name: publish(store, str(tmp_path / name)) for name in ("cpu", "avx2")}
+    uris = {name: tmp_path / name / "manifest.json" for name in jobs}
+    several = jobs["cpu"].spec.model_copy(update={"target": tuple(jobs), "output_uri": str(tmp_path)})
+    given = {name: str(uri) for name, uri in uris.items()}
+    made = jobs["cpu"].model_copy(update={"id": new_job_id(), "spec": several, "manifest_uris": given})
+    for name, uri in uris.items():
+        uri.write_text(uri.read_text().replace(jobs[name].id, made.id))
     store.add(made, CONFIG_TEXT)
     command = ["verify", made.id, "--files-only", "--url", url]
     assert main(command) == 1
     assert "an artifact for each of its targets: cpu, avx2" in capsys.readouterr().err
     assert main([*command, "--target", "avx2"]) == 0
-    assert f"artifact {job.id}" in capsys.readouterr().out
+    assert f"artifact {made.id}" in capsys.readouterr().out
     (tmp_path / "avx2/item/pipeline.config").write_bytes(b"another")
     assert main([*command, "--target", "cpu"]) == 0
     assert main([*command, "--target", "avx2"]) == 1
