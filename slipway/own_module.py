@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -26,16 +27,46 @@ __all__ = ["ModulePlan", "Published", "export", "plan"]
 
 Progress = Callable[[str], None]  # takes a line
 
-plan = plan_module
-
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
     """A published artifact."""
 
-    uri: str  # of its folder
+    uri: str  # of its folder; with several targets, of the first that was published
     job_id: str
-    packages: Mapping[str, str]  # URI of each tower's package
+    packages: Mapping[str, str]  # URI of each package: by its tower, of several targets as "user (avx2)"
+
+
+def plan(
+    module: object,
+    example_inputs: object,
+    *,
+    tower: str = "model",
+    dims: Mapping[str, GivenCorrection] | None = None,
+    table_rows: Mapping[str, int] | None = None,
+    lengths: Mapping[str, str] | None = None,
+) -> ModulePlan:
+    """Propose how a module is exported, from example inputs.
+
+    Args:
+        module: a module, or modules by the names of towers; each runs once on its example.
+        example_inputs: what forward takes, or that of each tower by its name: a KeyedJaggedTensor, a tensor,
+            a dict of these, or a tuple of arguments.
+        tower: the name of a single module's tower: user, item, model or embedding.
+        dims: corrections by the name of a dim: a pair (smallest, largest) of sizes in a call, with None for
+            no bound; or the names of inputs that have the dim in common; or a dict with `low`, `high` or
+            `high_per_row`, and `inputs`. That of `batch` is the pair (1, largest).
+        table_rows: for inputs of ids that the module looks up in no table that is found: how many ids.
+        lengths: for inputs whose elements others count, and whose names do not say so: the other's name.
+
+    Raises:
+        ModuleUnusable: the module or the example cannot be exported.
+        InvalidDeclaration: a correction names what is not there, or contradicts itself or the example.
+    """
+    with _hints_shown():
+        return plan_module(
+            module, example_inputs, tower=tower, dims=dims, table_rows=table_rows, lengths=lengths
+        )
 
 
 def export(  # noqa: PLR0913  all but two are keyword arguments
@@ -74,7 +105,7 @@ def export(  # noqa: PLR0913  all but two are keyword arguments
     Raises:
         ExportError: nothing was published, or not every tower; its `code` is one of docs/errors.md.
     """
-    try:
+    with _hints_shown():
         if running := file_being_run():
             raise ModuleUnusable(
                 f"{running} calls slipway.export while it is imported to be exported",
@@ -89,9 +120,16 @@ def export(  # noqa: PLR0913  all but two are keyword arguments
         weights = None if checkpoint is None else _uri(checkpoint)
         request = {**fields, "output_uri": _uri(output), **(options or {})}
         return _export(planned, weights, request, progress or _print_line)
+
+
+@contextmanager
+def _hints_shown() -> Iterator[None]:
+    """Add the hint of an error to it as a note: it is shown below the message, where nobody catches it."""
+    try:
+        yield
     except ExportError as error:
         if error.hint:
-            error.add_note(error.hint)  # shown below the message, where nobody catches it
+            error.add_note(error.hint)
         raise
 
 
@@ -152,7 +190,7 @@ def _read_published(job: JobView) -> Published:
     failed = (
         [(job.failure, "")]
         if job.failure
-        else [(each.failure, f"{each.name} tower: ") for each in job.towers]
+        else [(each.failure, f"{each.label} tower: ") for each in job.towers]
     )
     for failure, where in failed:
         if failure is not None:
@@ -162,5 +200,9 @@ def _read_published(job: JobView) -> Published:
     return Published(
         uri=job.manifest_uri.rpartition("/")[0],
         job_id=job.id,
-        packages={str(each.name): each.package_uri for each in job.towers if each.package_uri},
+        packages={
+            each.label if len(job.targets) > 1 else str(each.name): each.package_uri
+            for each in job.towers
+            if each.package_uri
+        },
     )

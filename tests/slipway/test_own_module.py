@@ -84,6 +84,12 @@ def test_what_is_no_module_is_refused_before_anything_is_started(tmp_path: Path)
     assert no.value.code == "module_unusable" and no.value.__notes__ == [no.value.hint]
 
 
+def test_a_plan_shows_its_hints_too() -> None:
+    with pytest.raises(ExportError, match="no number of ids") as no:
+        slipway.plan(Scored(), EXAMPLE, table_rows={"city": 0})
+    assert no.value.__notes__ == [no.value.hint]
+
+
 @pytest.mark.slow
 def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)

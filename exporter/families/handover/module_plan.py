@@ -67,7 +67,15 @@ class ModulePlan:
         return {dim.name: dim for each in self.towers.values() for dim in each.declaration.dims}
 
     def inputs(self, tower: str = "") -> dict[str, Tensor]:
-        """Return the example as a tower's package takes it: plain tensors by name."""
+        """Return the example as a tower's package takes it: plain tensors by name.
+
+        Args:
+            tower: its name. Default: the plan's first.
+
+        Raises:
+            ValueError: no tower can have this name.
+            KeyError: the plan has no such tower.
+        """
         name = TowerName(tower) if tower else next(iter(self.towers))
         return self.towers[name].example.tensors()
 
@@ -85,16 +93,7 @@ def plan_module(
     table_rows: Mapping[str, int] | None = None,
     lengths: Mapping[str, str] | None = None,
 ) -> ModulePlan:
-    """Propose how a module is exported, from example inputs.
-
-    Args:
-        module: a module, or modules by the names of towers; each runs once on its example.
-        example_inputs: what forward takes, or that of each tower by its name: a KeyedJaggedTensor, a tensor,
-            a dict of these, or a tuple of arguments.
-        tower: the name of a single module's tower: user, item, model or embedding.
-        dims: corrections by the name of a dim, see `read_corrections`.
-        table_rows: for inputs of ids that the module looks up in no table that is found: how many ids.
-        lengths: for inputs whose elements others count, and whose names do not say so: the other's name.
+    """Propose how a module is exported, from example inputs: `slipway.plan`, which has these arguments.
 
     Raises:
         ModuleUnusable: the module or the example cannot be exported.

@@ -22,10 +22,17 @@ def find_table_rows(
     that were seen to be asked for exactly the values of one input.
 
     Raises:
-        ModuleUnusable: for an input no table is known, or `given` names what is no input of ids.
+        ModuleUnusable: for an input no table is known, or `given` names what is no input of ids, or has
+            what is no number of them.
     """
     ids = {name: each for name, each in example.inputs.items() if each.is_whole and not each.is_lengths}
-    for name in given:
+    for name, rows_given in given.items():
+        if type(rows_given) is not int or rows_given < 1:
+            raise ModuleUnusable(
+                f"table_rows has {rows_given!r} for {name}, and no number of ids",
+                hint="give a whole number from 1",
+                where="table_rows",
+            )
         if name in example.inputs and name not in ids:
             raise ModuleUnusable(
                 f"table_rows names {name}, which is no input of ids; these are {name_first(ids) or 'none'}",
