@@ -41,7 +41,7 @@ def load_file(path: Path, *, sha256: str = "") -> ModuleType:
     assert spec is not None and spec.loader is not None, "it was given one"
     module = module_from_spec(spec)
     sys.modules[name] = module  # first, as dataclasses and pickles look there for their classes
-    with _running(path):
+    with running(path):
         try:
             spec.loader.exec_module(module)
         except BaseException as error:
@@ -58,7 +58,7 @@ def look_in(folders: Iterable[Path]) -> None:
 
 
 def file_being_run() -> Path | None:
-    """Return the file whose code is being run by `load_file`; None outside of it."""
+    """Return the file whose code is being run to be exported; None if there is none."""
     return _loading[-1] if _loading else None
 
 
@@ -68,8 +68,8 @@ def own_sources() -> Iterator[Path]:
     ours = str(Path(__file__).parents[2])
     for module in tuple(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file is None or not Path(file).is_absolute():  # torch.ops names a file that is not there
-            continue
+        if file is None or not (Path(file).is_absolute() and Path(file).is_file()):
+            continue  # torch.ops names a file that is not there; others are gone, or lie in an archive
         if file.startswith(roots) or _INSTALLED & {*Path(file).parts}:
             continue
         top = module.__name__.partition(".")[0]
@@ -78,7 +78,8 @@ def own_sources() -> Iterator[Path]:
 
 
 @contextmanager
-def _running(path: Path) -> Iterator[None]:
+def running(path: Path) -> Iterator[None]:
+    """Mark a file as one whose code is being run to be exported."""
     _loading.append(path)
     try:
         yield

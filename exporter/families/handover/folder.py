@@ -1,6 +1,7 @@
 """Write a planned module into a folder, as the family, the weights and the rows of an export."""
 
 import json
+import math
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -88,11 +89,10 @@ def _columns(example: Example) -> Iterator[tuple[str, pa.Array]]:
 
 def _column(given: ExampleInput, lengths: Tensor | None) -> pa.Array:
     """Return the values of one input, by row."""
-    values = given.tensor.reshape(given.tensor.shape[0], -1)
-    width = values.shape[1]
-    array = pa.array(values.reshape(-1).numpy())
+    size, width = given.tensor.shape[0], math.prod(given.tensor.shape[1:])
+    array = pa.array(given.tensor.reshape(-1).numpy())
     if given.tensor.dim() > 1:
-        array = pa.ListArray.from_arrays(_offsets(torch.full((values.shape[0],), width)), array)
+        array = pa.ListArray.from_arrays(_offsets(torch.full((size,), width)), array)
     return array if lengths is None else pa.ListArray.from_arrays(_offsets(lengths), array)
 
 
@@ -107,12 +107,22 @@ def request_fields(
     """Write the weights, unless there is a `checkpoint`, and the rows of fields that are not `given`.
 
     Returns the fields of a request that name them, the family's config and its towers.
+
+    Raises:
+        ModuleUnusable: the rows of two towers would be one file's, or the weights cannot be written.
     """
     if checkpoint is None:
         write_weights(plan.trained, folder / WEIGHTS)
     rows: dict[str, object] = {}
     for name, each in plan.towers.items():
         field = "item_input_uri" if name.reads_items else "sample_input_uri"
+        if field in rows:
+            raise ModuleUnusable(
+                f"the {name} tower and another one both read {field}",
+                hint="export them one by one, or give one file with both towers' columns: "
+                f"{field.removesuffix('_uri')}=...",
+                where=str(name),
+            )
         if field not in given:
             path = folder / f"{name}.parquet"
             write_rows(each.example, path)

@@ -4,12 +4,14 @@ Weights stay in the checkpoint, and are placeholders here. Classes of the progra
 running that file under another name, as multiprocessing does.
 """
 
-import importlib
 import pickle
 import pickletools
 import sys
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 
 from exporter.families.handover.errors import ModuleUnusable
 from exporter.families.own_code import GivenOrigin
-from exporter.families.own_module import GUARD, load_file, look_in
+from exporter.families.own_module import GUARD, load_file, look_in, running
 
 _MAIN = "__main__"
 
@@ -44,7 +46,9 @@ def write_module(module: nn.Module, trained: nn.Module, path: Path, origin: Give
     try:
         with path.open("wb") as file:
             _Pickler(file, trained).dump(module)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # parts of a module may raise any error
         raise ModuleUnusable(
             f"the module cannot be handed to the process that exports it: {error}",
             hint="define its classes and functions at the top of a file, and give it no open files, locks, "
@@ -72,8 +76,8 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: IO[bytes], trained: nn.Module) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        weights = trained.state_dict(keep_vars=True)
-        self._names = {id(tensor): name for name, tensor in weights.items()}
+        self._weights = trained.state_dict(keep_vars=True)  # kept, so that the ids stay those of its tensors
+        self._names = {id(tensor): name for name, tensor in self._weights.items()}
 
     def persistent_id(self, value: object) -> tuple[str, torch.dtype, tuple[int, ...], bool, bool] | None:
         name = self._names.get(id(value))
@@ -99,11 +103,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
         if module != _MAIN:
             return super().find_class(module, name)
-        if self._origin.main_file is None:
-            assert self._origin.main_module is not None, "write_module refuses what is in no file"
-            found: object = importlib.import_module(self._origin.main_module)
-        else:
-            found = load_file(self._origin.main_file)
+        found: object = _load_main(self._origin)
         for part in name.split("."):
             if not hasattr(found, part):
                 raise ModuleUnusable(
@@ -119,6 +119,16 @@ class _Unpickler(pickle.Unpickler):
             empty = torch.empty(shape, dtype=dtype, device="meta")
             self._weights[name] = nn.Parameter(empty, requires_grad) if is_parameter else empty
         return self._weights[name]
+
+
+def _load_main(origin: GivenOrigin) -> ModuleType:
+    """Return what was the main module where the module was written, under another name."""
+    if origin.main_file is not None:
+        return load_file(origin.main_file)
+    assert origin.main_module is not None, "write_module refuses what is in no file"
+    spec = find_spec(origin.main_module)
+    with running(Path((spec and spec.origin) or origin.main_module)):
+        return import_module(origin.main_module)
 
 
 def _names_main(data: bytes) -> bool:

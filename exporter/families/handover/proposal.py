@@ -1,7 +1,7 @@
 """The declaration that an example proposes, with the caller's corrections of its dims."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 import torch
@@ -133,25 +133,23 @@ def _join_dims(example: Example, corrections: Mapping[str, Correction]) -> dict[
     counting = [each for each in example.inputs.values() if each.is_lengths]
     dims: dict[str, str] = {}
     for each in counting:
-        name = re.sub(r"\W", "_", _counted_name(each))
-        name = f"{name}_elements" if name == ROWS or name[:1].isdigit() or name in dims.values() else name
-        dims[each.name] = name
+        dims[each.name] = _free_name(re.sub(r"\W", "_", _counted_name(each)), dims.values())
     for name, correction in corrections.items():
         if not correction.inputs:
             continue
         if not set(correction.inputs) & example.inputs.keys():
             continue  # of another tower
-        first, *others = (_counts_of(name, each, example) for each in correction.inputs)
-        for other in others:
-            if not torch.equal(example.inputs[other].tensor, example.inputs[first].tensor):
-                raise InvalidDeclaration(
-                    f"dims: {name} joins inputs whose rows have different numbers of elements: "
-                    f"{first} and {other} differ in the example",
-                    hint="join only inputs that have equally many elements in every row",
-                    where=name,
-                )
-        dims |= dict.fromkeys((first, *others), name)
+        dims |= {_counts_of(name, each, example): name for each in correction.inputs}
     return dims
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for a dim; those that would be the same are numbered."""
+    free = name = f"{name}_elements" if name == ROWS or name[:1].isdigit() else name
+    number = 2
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
 
 
 def _counted_name(lengths: ExampleInput) -> str:
@@ -174,10 +172,25 @@ def _counts_of(dim: str, name: str, example: Example) -> str:
     return found.lengths
 
 
+def _require_equal(name: str, counting: Sequence[str], example: Example) -> None:
+    """Require that all inputs of a dim have equally many elements in every row."""
+    first, *others = counting
+    for other in others:
+        if not torch.equal(example.inputs[other].tensor, example.inputs[first].tensor):
+            raise InvalidDeclaration(
+                f"dims: {name} joins inputs whose rows have different numbers of elements: "
+                f"{first} and {other} differ in the example",
+                hint="join only inputs that have equally many elements in every row, by a name that no other "
+                "dim has",
+                where=name,
+            )
+
+
 def _declare_dim(
     name: str, counting: Sequence[str], example: Example, corrections: Mapping[str, Correction]
 ) -> DimDeclaration:
     """Declare a dim, and hold its bounds against the example."""
+    _require_equal(name, counting, example)
     correction = corrections.get(name, Correction())
     lengths = example.inputs[counting[0]].tensor
     size, longest = int(lengths.sum()), int(lengths.max())

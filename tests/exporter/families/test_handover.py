@@ -18,6 +18,7 @@ from exporter.families.handover.folder import WEIGHTS, declaration_text, request
 from exporter.families.handover.given_family import GivenFamily
 from exporter.families.handover.module_file import read_module, write_module
 from exporter.families.handover.module_plan import ModulePlan, plan_module
+from exporter.families.handover.torchrec_classes import KeyedJaggedTensor
 from exporter.families.own_code import GivenModule, GivenOrigin, find_own_family
 from exporter.spec import TowerName
 from exporter.towers.declared_view import declared_tower
@@ -82,6 +83,39 @@ def test_other_weights_are_noticed(tmp_path: Path) -> None:
         family.require_faithful(built, TowerName.MODEL)
 
 
+class Ranked(nn.Module):
+    """Scores that are minus infinity or no number where there is nothing to rank, and flags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, dense: Tensor) -> dict[str, Tensor]:
+        first, second, third = self.layer(dense).unbind(1)
+        scores = torch.stack([first.mul(0) - torch.inf, second, third.mul(0) / 0], dim=1)
+        return {"scores": scores, "is_high": second > 0}
+
+
+def test_what_is_not_finite_is_the_same_and_the_rest_is_compared(tmp_path: Path) -> None:
+    module = Ranked()
+    family = handed_over(plan_module(module, DENSE), tmp_path)
+    built = family.build("", TowerName.MODEL).eval()
+    load_weights(family.trained_part(built), open_checkpoint(tmp_path / WEIGHTS), prefix="")
+    with torch.no_grad():
+        family.require_faithful(built, TowerName.MODEL)
+        for weight in built.parameters():
+            weight.mul_(1.1)
+    with pytest.raises(ModuleUnusable, match="gives another scores for the example"), torch.no_grad():
+        family.require_faithful(built, TowerName.MODEL)
+
+
+def test_towers_that_read_one_file_need_it_given(tmp_path: Path) -> None:
+    plan = plan_module({"user": Pooled(), "model": Dense()}, {"user": jagged(), "model": cities()})
+    with pytest.raises(ModuleUnusable, match="the model tower and another one both read sample_input_uri"):
+        request_fields(plan, tmp_path, checkpoint=None)
+    assert request_fields(plan, tmp_path, checkpoint=None, given=["sample_input_uri"])
+
+
 def test_the_folder_is_a_family_of_the_modules_name(tmp_path: Path) -> None:
     handed_over(
         plan_module({"user": Pooled(), "item": Dense()}, {"user": jagged(), "item": cities()}), tmp_path
@@ -92,7 +126,15 @@ def test_the_folder_is_a_family_of_the_modules_name(tmp_path: Path) -> None:
     assert {name.partition(".")[0] for name in checkpoint.tensors()} == {"user", "item"}
 
 
-@pytest.mark.parametrize(("module", "example"), [(Pooled(), jagged()), (Bag(), bag()), (Dense(), cities())])
+NO_CLICKS = KeyedJaggedTensor(
+    keys=["user", "clicks"], values=torch.tensor([1, 2, 3]), lengths=torch.tensor([1, 1, 1, 0] + 4 * [0])
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "example"),
+    [(Pooled(), jagged()), (Bag(), bag()), (Dense(), cities()), (Pooled(), NO_CLICKS)],
+)
 def test_the_rows_written_are_the_example(module: nn.Module, example: object, tmp_path: Path) -> None:
     plan = plan_module(module, example)
     family = handed_over(plan, tmp_path)
@@ -120,6 +162,17 @@ def test_what_cannot_be_pickled_says_what_to_change(tmp_path: Path) -> None:
     assert "lambdas" in refusal.value.hint
 
 
+class Unpicklable(nn.Linear):
+    def __reduce__(self) -> str:
+        raise RuntimeError("no state for you")
+
+
+def test_any_error_of_pickling_is_one_of_the_module(tmp_path: Path) -> None:
+    module = Unpicklable(2, 2)
+    with pytest.raises(ModuleUnusable, match="no state for you"):
+        write_module(module, module, tmp_path / "x.module", GivenOrigin(name="x"))
+
+
 def test_a_class_of_an_interactive_session_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +198,21 @@ def test_classes_of_a_script_are_found_in_its_file(tmp_path: Path, monkeypatch: 
     script.with_name("other.py").write_text("")
     with pytest.raises(ModuleUnusable, match="has no InScript when it is imported"):
         read_module(tmp_path / "x.module", gone)
+
+
+def test_the_main_module_is_marked_as_running_while_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "started_by_name.py").write_text(
+        "from torch import nn\nfrom exporter.families.own_module import file_being_run\n"
+        "class InModule(nn.Linear): pass\nRUNNING = file_being_run()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys.modules["__main__"], "InModule", cell := _in_main("InModule"), raising=False)
+    module, origin = cell(2, 2), GivenOrigin(name="x", main_module="started_by_name")
+    write_module(module, module, tmp_path / "x.module", origin)
+    read_module(tmp_path / "x.module", origin)
+    assert tmp_path / "started_by_name.py" == sys.modules["started_by_name"].RUNNING
 
 
 def _in_main(name: str) -> type[nn.Linear]:

@@ -230,6 +230,19 @@ def test_inputs_of_unequal_rows_are_not_joined() -> None:
         plan_module(Pooled(), jagged(), dims={"history": ("user.values", "clicks.values")})
 
 
+def test_a_dim_that_gets_the_name_of_another_is_not_joined_with_it_unseen() -> None:
+    with pytest.raises(InvalidDeclaration, match="user joins inputs whose rows have different numbers"):
+        plan_module(Pooled(), jagged(), dims={"user": ("clicks.values",)})
+
+
+def test_dims_whose_names_would_be_the_same_are_numbered() -> None:
+    example = {"a.b": torch.ones(4), "a.b.len": torch.ones(4, dtype=torch.int64)}
+    example |= {"a_b": torch.ones(5), "a_b.len": torch.tensor([2, 1, 1, 1])}
+    example |= {"a-b": torch.ones(6), "a-b.len": torch.tensor([2, 2, 1, 1])}
+    plan = plan_module(Returns(lambda _: torch.ones(4)), example)
+    assert list(plan.dims) == ["a_b", "a_b_2", "a_b_3"]
+
+
 class Returns(nn.Module):
     def __init__(self, make: Callable[[Tensor], object]) -> None:
         super().__init__()
@@ -311,6 +324,8 @@ def test_a_module_or_example_that_cannot_be_exported_is_one_error(
     ("arguments", "message"),
     [
         ({"table_rows": {"absent": 3}}, "table_rows names absent, which is no input"),
+        ({"table_rows": {"hist_ids": "300"}}, "table_rows has '300' for hist_ids, and no number of ids"),
+        ({"table_rows": {"hist_ids": 0}}, "table_rows has 0 for hist_ids"),
         ({"table_rows": {"dense": 3}}, "table_rows names dense, which is no input of ids"),
         ({"table_rows": {"hist_ids": 3}}, "the example has the id 6 in hist_ids, whose table has 3 rows"),
         ({"lengths": {"absent": "hist_len"}}, "lengths names absent, which is no input"),
