@@ -168,7 +168,15 @@ def _show(found: Verification) -> None:
         out.print(line)
     if found.proofs:
         show_proofs(found.proofs)
-    out.print("verified" if found.passed else "FAILED")
+    out.print(_verdict(found))
+
+
+def _verdict(found: Verification) -> str:
+    if not found.passed:
+        return "FAILED"
+    if found.signature is Signature.VALID:
+        return "verified"
+    return "as its manifest says; who published it was not checked: --key"
 
 
 def _sentences(found: Verification) -> Iterator[str]:

@@ -125,20 +125,20 @@ def models(*, limit: int, cursor: str | None = None) -> Call[ModelList]:
 
 def latest(model: str, labels: Mapping[str, str]) -> Call[Release]:
     query = {"label": [f"{name}:{value}" for name, value in labels.items()]}
-    return Call(method="GET", path=f"/models/{model}/latest", query=query, read=reads(Release))
+    return Call(method="GET", path=f"{_model(model)}/latest", query=query, read=reads(Release))
 
 
 def promoted(model: str) -> Call[Release]:
-    return Call(method="GET", path=f"/models/{model}/promoted", read=reads(Release))
+    return Call(method="GET", path=f"{_model(model)}/promoted", read=reads(Release))
 
 
 def promote(model: str, job_id: str | None = None, *, force: bool = False) -> Call[Release]:
     body = json.dumps({"job_id": job_id, **({"force": True} if force else {})})
-    return Call(method="POST", path=f"/models/{model}/promote", body=body, read=reads(Release))
+    return Call(method="POST", path=f"{_model(model)}/promote", body=body, read=reads(Release))
 
 
 def roll_back(model: str) -> Call[Release]:
-    return Call(method="POST", path=f"/models/{model}/roll-back", read=reads(Release))
+    return Call(method="POST", path=f"{_model(model)}/roll-back", read=reads(Release))
 
 
 def ready() -> Call[Readiness]:
@@ -212,6 +212,10 @@ def reads(kind: type[Answer]) -> Callable[[httpx.Response], Answer]:
 def without_none(**values: str | None) -> dict[str, str]:
     """Return the query parameters that are given."""
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _model(name: str) -> str:
+    return f"/models/{quote(name, safe='')}"
 
 
 def path_of(job_id: str) -> str:
