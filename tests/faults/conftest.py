@@ -37,8 +37,10 @@ def real_spec(stack: FaultStack) -> ExportSpec:
 
 
 def light_spec(stack: FaultStack) -> ExportSpec:
-    """The spec of attempts that export nothing: the checkpoint is a few bytes."""
-    stack.s3().put_object(Bucket=BUCKET, Key="in/weights", Body=b"weights")
+    """The spec of attempts that export nothing: checkpoint and rows are a few bytes each."""
+    s3 = stack.s3()
+    for name in ("weights", "items.parquet", "train.parquet"):
+        s3.put_object(Bucket=BUCKET, Key=f"in/{name}", Body=b"no more is read")
     return ExportSpec(
         config=(_MODEL / "pipeline.config").read_text(),
         checkpoint_uri=f"s3://{BUCKET}/in/weights",
