@@ -32,7 +32,6 @@ from slipway.client import (
     Stage,
     TowerName,
 )
-from slipway.rest.calls import promote
 from slipway.rest.events import EventReader
 from slipway.rest.received import files_of
 from tests.architecture.tree import ROOT
@@ -221,8 +220,3 @@ def test_the_asynchronous_client_waits_without_blocking(url: str, store: MemoryJ
             return states
 
     assert asyncio.run(follow())[-1] is JobState.PARTIALLY_SUCCEEDED
-
-
-def test_the_name_of_a_model_leads_to_no_other_call() -> None:
-    path = promote("x/../../exports/1/cancel?").path
-    assert path == "/models/x%2F..%2F..%2Fexports%2F1%2Fcancel%3F/promote"
