@@ -1,26 +1,21 @@
 """Both clients against a real socket."""
 
-import asyncio
-import inspect
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
 from exporter.spec import TowerName
-from jobs.control.releases import MemoryPointers
 from jobs.diagnostics.logs import LogPart
 from jobs.lease.leases import claim
 from jobs.model import Job, JobState
 from jobs.request import ExportRequest, Priority
 from jobs.stores.memory_store import MemoryJobStore
 from service.dependencies import Backend
-from slipway.client import AsyncClient, Client, RequestRefused, ServiceUnreachable, SlipwayError
+from slipway.client import Client, RequestRefused, ServiceUnreachable
 from tests.jobs.factories import CONFIG_TEXT, MINUTE, make_event, make_failure, make_job, make_outcome
 from tests.service.json_server import serving_json
 from tests.service.requests import export_request
-from tests.service.test_artifacts import make_manifest, publish
 
 
 @pytest.fixture
@@ -60,23 +55,6 @@ def test_a_job_is_followed_retried_and_deleted(client: Client, store: MemoryJobS
     assert refused.value.code == "job_not_found"
 
 
-def test_a_models_releases_are_moved(
-    client: Client, store: MemoryJobStore, backend: Backend, tmp_path: Path
-) -> None:
-    jobs = [publish(store, str(tmp_path)) for _ in range(2)]
-    (tmp_path / "manifest.json").write_text(make_manifest(jobs[0]).model_dump_json())
-    assert isinstance(backend.pointers, MemoryPointers)
-    backend.pointers.released["ranker"] = [job.id for job in jobs]
-    assert client.models().models == ("ranker",)
-    client.promote("ranker", jobs[0].id)
-    client.promote("ranker", jobs[1].id)
-    assert client.roll_back("ranker") == client.promoted("ranker")
-    assert client.latest("ranker").job_id == max(job.id for job in jobs)
-    with pytest.raises(RequestRefused, match="with these labels"):
-        client.latest("ranker", {"region": "eu: west"})
-    assert client.manifest(jobs[0].id).family == "hstu_match"
-
-
 def test_a_log_is_read(client: Client, store: MemoryJobStore, backend: Backend) -> None:
     job = make_job()
     store.add(job, CONFIG_TEXT)
@@ -94,12 +72,6 @@ def test_a_failures_bundle_is_fetched(client: Client, store: MemoryJobStore, bac
     assert refused.value.code == "no_bundle"
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "nonsense", ""])
-def test_what_does_not_answer_is_said(url: str) -> None:
-    with pytest.raises(ServiceUnreachable, match="does not answer"):
-        Client(url).ready()
-
-
 def test_another_programs_answer_is_none_of_ours() -> None:
     with (
         serving_json({"hello": "world"}) as url,
@@ -114,31 +86,3 @@ def test_events_that_end_before_their_job_are_an_error() -> None:
         pytest.raises(ServiceUnreachable, match="ended the events of job 0{26} before"),
     ):
         list(Client(url.removesuffix("/jwks.json")).events("0" * 26))
-
-
-def test_the_clients_have_the_same_calls() -> None:
-    def calls(client: type) -> dict[str, list[str]]:
-        return {
-            name: list(inspect.signature(call).parameters)
-            for name, call in vars(client).items()
-            if not name.startswith("_")
-        }
-
-    assert calls(AsyncClient) == calls(Client)
-
-
-def test_the_asynchronous_client_waits_without_blocking(url: str, store: MemoryJobStore) -> None:
-    job = make_job()
-    store.add(job, CONFIG_TEXT)
-    end_in_background(store, job)
-
-    async def follow() -> list[JobState]:
-        async with AsyncClient(url) as client:
-            states = [each.state async for each in client.events(job.id)]
-            assert (await client.get(job.id)).state is states[-1]
-            assert (await client.page(limit=1)).jobs[0].id == job.id
-            with pytest.raises(SlipwayError, match="there is no job"):
-                await client.cancel("0" * 26)
-            return states
-
-    assert asyncio.run(follow())[-1] is JobState.PARTIALLY_SUCCEEDED

@@ -147,6 +147,7 @@ def test_a_models_releases_are_moved(
     slipway.promote("ranker", jobs[0].id)
     assert slipway.promote("ranker", jobs[1].id).job_id == jobs[1].id
     assert slipway.roll_back("ranker") == slipway.promoted("ranker")
+    assert slipway.latest("ranker").job_id == max(job.id for job in jobs)
     with pytest.raises(RequestRefused, match="with these labels"):
         slipway.latest("ranker", {"region": "eu: west"})
     manifest = slipway.manifest(jobs[0].id)
